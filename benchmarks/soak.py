@@ -1,8 +1,8 @@
-"""``python -m benchmarks.soak [--jobs N] [--first SEED]``: thousands of random jobs on simulated clusters with failures.
+"""``python -m benchmarks.soak [--jobs N] [--first SEED] [--drivers]``: thousands of random jobs on simulated clusters with failures.
 
 Most of them speculate: with detectors that call slow what is not, nodes that slow down, stand still and die, attempts that
 finish in the same moment or after they were cancelled, and events that come late, twice or never. In odd seeds slot sharing
-groups have resources, and workers of different sizes come and go. Each seed is a job; what goes wrong is printed with its
+groups have resources, and workers of different sizes come and go. With ``--drivers`` the drivers die as well, and others go on. Each seed is a job; what goes wrong is printed with its
 seed, and the exit code is 1 then.
 """
 
@@ -24,13 +24,14 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, metavar="SEED")
     parser.add_argument("--validate-every", type=int, default=10, metavar="N", help="events between two validations")
+    parser.add_argument("--drivers", action="store_true", help="drivers die, too")
     arguments = parser.parse_args()
     ended: collections.Counter[str] = collections.Counter()
     done: collections.Counter[str] = collections.Counter()
     events, started = 0, time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.jobs):
         try:
-            job = random_job(seed, resources=seed % 2 == 1)
+            job = random_job(seed, resources=seed % 2 == 1, drivers=arguments.drivers)
             outcome, _ = run_random_job(job, validate_every=arguments.validate_every)
         except UsageError:
             ended["refused"] += 1

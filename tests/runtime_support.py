@@ -27,6 +27,7 @@ NUMBERS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 class Numbers:
     """Split ``i`` holds ``rows`` numbers from ``i * rows`` on; k is the number modulo ``keys``."""
 
+    name = "numbers"
     rows: int
     keys: int = 7
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tests.simulation.random_resources import IMPOSSIBLE, give_resources
 
+from firesteel.journal.file import Instrument
 from firesteel.model.absorbing import Absorbing, obstacle
 from firesteel.model.job_graph import (
     IntermediateDataSet,
@@ -37,10 +38,12 @@ from firesteel.options import (
 )
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
+from firesteel.simulation.drivers import mortal
 from firesteel.simulation.faults.dice import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob
 from firesteel.simulation.plane import World
@@ -68,16 +71,28 @@ class RandomJob:
     impossible: str = ""
     """A slot sharing group that no worker can ever hold: the job must fail, and say so."""
 
-    def scheduler(self) -> Scheduler:
+    def scheduler(self, side_inputs: DirectInputs = DIRECT) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
         return create_scheduler(
-            self.graph, self.options, slot_mode=self.world.cluster.mode, size_buffer_bytes=self.size_buffer_bytes
+            self.graph,
+            self.options,
+            slot_mode=self.world.cluster.mode,
+            size_buffer_bytes=self.size_buffer_bytes,
+            side_inputs=side_inputs,
         )
 
+    def simulated(self, journal: Instrument, *, validate_every: int = 0) -> SimulatedJob:
+        """The job on its cluster, with drivers that die where its world says so. Raises UsageError as ``scheduler`` does."""
+        faults = self.world.faults
+        if not (faults.driver_dies or faults.driver_dies_at):
+            return SimulatedJob(self.scheduler(), self.world, journal, validate_every=validate_every)
+        scheduler, drivers = mortal(self.scheduler)
+        return SimulatedJob(scheduler, self.world, journal, drivers=drivers, validate_every=validate_every)
 
-def random_job(seed: int, faults: bool = True, resources: bool = False) -> RandomJob:
+
+def random_job(seed: int, faults: bool = True, resources: bool = False, drivers: bool = False) -> RandomJob:
     """The job of this seed. ``faults``: False for one that meets none. ``resources``: its slot sharing groups have some,
-    and so have the workers."""
+    and so have the workers. ``drivers``: its drivers die, whatever else happens or does not."""
     rng = random.Random(seed)
     pipelined = rng.random() < 0.1
     graph = random_graph(rng, pipelined=pipelined)
@@ -109,7 +124,20 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
     heavy = joins.choice([0.0, 0.9])
     world = replace(_world(rng, seed, happens, heavy), cluster=_cluster(rng, pipelined))
     job = RandomJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
-    return _with_resources(rng, job, faults, pipelined) if resources else job
+    job = _with_resources(rng, job, faults, pipelined) if resources else job
+    return _with_mortal_drivers(random.Random(f"drivers of {seed}"), job) if drivers else job
+
+
+def _with_mortal_drivers(rng: random.Random, job: RandomJob) -> RandomJob:
+    """Where the pool names workers, the log is fast: those that go before they are told of their executions are not simulated."""
+    slow = rng.choice([0.0, 0.0, 0.05, 1.0])
+    happens = replace(
+        job.world.faults,
+        driver_dies=rng.choice([0.02, 0.1, 0.4]),
+        max_driver_deaths=rng.choice([1, 3, 10]),
+        log_seconds=0.0 if job.world.cluster.workers else slow,
+    )
+    return replace(job, world=replace(job.world, faults=happens))
 
 
 def _with_resources(rng: random.Random, job: RandomJob, faults: bool, pipelined: bool) -> RandomJob:
@@ -130,7 +158,7 @@ def run_random_job(job: RandomJob, *, validate_every: int = 1) -> tuple[Outcome,
     where the job asks for what cannot be.
     """
     journal = JournalDigest()
-    simulated = SimulatedJob(job.scheduler(), job.world, journal, validate_every=validate_every)
+    simulated = job.simulated(journal, validate_every=validate_every)
     outcome = simulated.run()
     ends = {JobStatus.FINISHED}
     if job.impossible:
@@ -199,12 +227,22 @@ def _add_two_steps(rng: random.Random, graph: JobGraph) -> None:
     producer, first, by_key = rng.randrange(len(graph.vertices)), len(graph.vertices), rng.random() < 0.7
     fields = {} if rng.random() < 0.8 else {"max_parallelism": rng.randint(2, 6)}
     read = JobEdge(_add_dataset(graph, producer, ShipStrategy.HASH, False), 0, True, divisible=by_key, by_value=by_key)
+    _is_read_by_others(graph, producer)
     graph.vertices.append(JobVertex(first, "count values", f"uid-{first}", inputs=[read], **fields))
     between = _add_dataset(graph, first, ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL, False)
     edges, fields = [JobEdge(between, 0, co_partitioned=True)], fields if by_key else {"parallelism": 1}
     graph.vertices.append(
         JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, is_whole=True, **fields)
     )
+
+
+def _is_read_by_others(graph: JobGraph, producer: int) -> None:
+    """A step that joins can neither absorb nor narrow any more."""
+    graph.vertices[producer].filters = ()
+    for join in graph.vertices:
+        if join.join is not None:
+            found = [obstacle(graph, Absorbing(join.id, side)) for side in (0, 1)]
+            join.join = replace(join.join, obstacles=(found[0], found[1]))
 
 
 def _add_joins(rng: random.Random, graph: JobGraph) -> None:

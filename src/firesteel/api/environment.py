@@ -422,8 +422,11 @@ class ExecutionEnvironment:
 
     # --- running ---
 
-    def execute(self, name: str = "firesteel job") -> JobResult:
+    def execute(self, name: str = "firesteel job", *, resume: bool | str | None = None) -> JobResult:
         """Runs all sinks written since the last call, as one job, and forgets them, whatever comes of it.
+
+        ``resume``: True: goes on with the job at this place of the script whose driver died, if there is one; the id of a job: with
+        that one; None: as ``firesteel run --resume`` or ``firesteel.recovery.mode`` say; False: begins anew.
 
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
         Ctrl-C.
@@ -431,7 +434,7 @@ class ExecutionEnvironment:
         if self._local is not None:
             return self._executed_here(name, self._local)
         with _interruptible(name):
-            return self.execute_async(name).wait()
+            return self.execute_async(name, resume=resume).wait()
 
     def _executed_here(self, name: str, local: LocalMode) -> JobResult:
         """Prints the rows of each sink."""
@@ -444,7 +447,7 @@ class ExecutionEnvironment:
             show_table(table, f"{sink} would get {table.num_rows} rows; nothing is written:")
         return LocalResult("local", name, time.monotonic() - begun, [], None)
 
-    def execute_async(self, name: str = "firesteel job") -> JobClient:
+    def execute_async(self, name: str = "firesteel job", *, resume: bool | str | None = None) -> JobClient:
         """As :meth:`execute`, but returns once the job has been checked and started.
 
         Where Spark has to compute a DataFrame that our tasks gave up on, :meth:`JobClient.wait` begins a second job for it.
@@ -462,7 +465,7 @@ class ExecutionEnvironment:
                 _, run, caches = self._submit(instead, name)
                 return run, caches.lost_by
 
-            _, run, caches = self._submit(sinks, name)
+            _, run, caches = self._submit(sinks, name, resume)
             return JobClient(run, caches.lost_by, by_spark)
 
     def run_locally(self, rows: int | None = 1000) -> dict[str, list[dict[str, Any]]]:
@@ -504,12 +507,16 @@ class ExecutionEnvironment:
         for sentence in unused.values():
             warnings.warn(sentence, UserWarning, stacklevel=caller_level())
 
-    def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
+    def _submit(
+        self, ends: Sequence[StreamNode], name: str, resume: bool | str | None = None
+    ) -> tuple[CompiledJob, JobRun, CacheUse]:
         """Compiles and starts a job. Raises KeyboardInterrupt on Ctrl-C, also while Spark starts."""
         with _interruptible(name):
-            return self._started(ends, name)
+            return self._started(ends, name, resume)
 
-    def _started(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
+    def _started(
+        self, ends: Sequence[StreamNode], name: str, resume: bool | str | None
+    ) -> tuple[CompiledJob, JobRun, CacheUse]:
         caches = CacheUse.of(ends, claim=True)
         try:
             checked_with = self.options
@@ -520,7 +527,7 @@ class ExecutionEnvironment:
             self._tell_unused_groups(compiled)
             from firesteel.spark.driver.launch import launch
 
-            run = launch(compiled, session, self.options)
+            run = launch(compiled, session, self.options, resume)
         except BaseException:
             caches.not_started()
             raise

@@ -1,14 +1,15 @@
-"""The command group: what typer does, quicker while a shell waits for completions."""
+"""The command group: what typer does, quicker while a shell waits for completions; and a command with an option whose value may be left out."""
 
 from __future__ import annotations
 
 import difflib
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 _FIRST = ("run", "explain", "history", "options", "decide", "clean", "recover", "demo")
 """The commands of every day; the others follow."""
+_RESUME, _LAST = "--resume", "last"
 
 
 class Group(TyperGroup):
@@ -48,3 +49,21 @@ class _AsItIs:
 
     def coerce(self, value: Any, **_: Any) -> Any:
         return value
+
+
+class Resumable(TyperCommand):
+    """A command with ``--resume``, which without a value means the last job."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_value(args))
+
+
+def _with_value(args: list[str]) -> list[str]:
+    own = args[: args.index("--")] if "--" in args else args
+    if _RESUME not in own:
+        return args
+    place = own.index(_RESUME)
+    value = own[place + 1] if place + 1 < len(own) else "-"
+    if value.startswith("-") or value.endswith(".py"):
+        return [*args[:place], f"{_RESUME}={_LAST}", *args[place + 1 :]]
+    return args

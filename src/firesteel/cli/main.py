@@ -16,7 +16,7 @@ from firesteel.cli.bundle import bundle
 from firesteel.cli.clean import clean
 from firesteel.cli.completion import complete_demo, complete_job, complete_status
 from firesteel.cli.decide import WhatIf, decide, what_if_text
-from firesteel.cli.group import Group
+from firesteel.cli.group import Group, Resumable
 from firesteel.cli.options import options
 from firesteel.cli.recover import recover
 from firesteel.cli.run_events import events
@@ -88,7 +88,7 @@ def local_mode(local: bool, rows: int | None, *, accelerate: bool) -> LocalMode 
     return LocalMode(None if rows == _ALL_ROWS else _FIRST_ROWS if rows is None else rows)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(cls=Resumable, context_settings={"ignore_unknown_options": True})
 def run(
     *,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file.")],
@@ -106,6 +106,14 @@ def run(
         str | None,
         typer.Option(
             "--json-file", metavar="FILE", help="The same into a file; '-': stdout. Progress is shown as usual."
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="[JOB]",
+            help="Go on with the script's job whose driver died: with JOB, by its id, or the last one.",
         ),
     ] = None,
     accelerate: Annotated[
@@ -138,9 +146,12 @@ def run(
     1 a job failed, 2 wrong use, 130 cancelled.
     """
     from firesteel.cli.script import accelerated, run_script
+    from firesteel.options import RECOVERY_RESUME, Layer, Options, Origin
 
     with events(as_json, json_file) as told:
         options = given_options(option, quiet, config)
+        if resume is not None:
+            options = options.merged(Options({RECOVERY_RESUME.key: resume}, Origin(Layer.COMMAND, "--resume")))
         if not Path(script).is_file():
             raise no_script(script)
         from firesteel.api.environment import set_defaults

@@ -17,6 +17,8 @@ from firesteel.task.operators.relational import Limit, TopK
 from firesteel.task.operators.sampling import Sample
 from firesteel.task.services.map_async import MapAsync
 
+SAID_BY_USER = "as_nondeterministic()"
+
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
@@ -63,7 +65,7 @@ def is_called_async(step: PlannedStep) -> bool:
 
 def _other_rows(step: PlannedStep) -> Iterator[str]:
     if not step.node.config.deterministic:
-        yield f"as_nondeterministic() of {step.node}"
+        yield f"{SAID_BY_USER} of {step.node}"
     if isinstance(step.work, KeyedStep):
         for output in getattr(step.work.operator, "order_dependent", ()):
             yield f"'{output}' of {step.node} depends on the order in which rows come"

@@ -46,6 +46,8 @@ class Source(Protocol):
     * ``infer_parallelism(upper_bound: int, data_volume: int) -> int | None``: how many subtasks should read it.
       ``upper_bound`` is the most there may be, ``data_volume`` the plain bytes one subtask should process.
       None: let Firesteel decide from the splits.
+    * ``fingerprint() -> bytes | None``: other bytes whenever its splits would give other rows, also in another process; asked on the driver
+      after ``list_splits``. None, or no such method: nobody takes its rows of another run for those of this one.
     * ``push_down(columns: list[str] | None, filter: pc.Expression | None) -> Source``: a source of the same rows with
       only these columns, in this order (None: all), and only the rows for which ``filter`` is true. The filter is
       applied before the columns are chosen, so it may name others, and must be applied *exactly*.

@@ -3,12 +3,13 @@
 Keys of the seed designs are kept word for word; today's Flink keys are aliases; what only Firesteel has is under
 ``firesteel.``. A short name (the last part of a key) is understood wherever it is unambiguous.
 
-Begin with ``jobs`` for the options themselves (other topics: ``resources``, ``restart``, ``speculation``, ``streams``) and with
+Begin with ``jobs`` for the options themselves (other topics: ``recovery``, ``resources``, ``restart``, ``speculation``, ``streams``) and with
 ``registry`` for how they are kept and given values. ``layers`` and ``files`` are where values come from beside the program.
 Imports ``errors`` alone.
 """
 
 from firesteel.options.jobs import *  # noqa: F403 - the list, by topic
+from firesteel.options.recovery import *  # noqa: F403
 from firesteel.options.registry import Layer as Layer
 from firesteel.options.registry import Options as Options
 from firesteel.options.registry import Origin as Origin

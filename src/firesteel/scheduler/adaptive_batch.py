@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
@@ -24,7 +24,9 @@ from firesteel.scheduler.joins.runtime_filters import FilterLimits, NoFilters, R
 from firesteel.scheduler.joins.waits import Waits
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.bounds import global_maximum
+from firesteel.scheduler.parallelism.planning import NOTHING_PINNED
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
 from firesteel.scheduler.slots.pool import SlotPool
@@ -57,6 +59,8 @@ class AdaptiveBatchScheduler(Scheduler):
         costs: StepCosts = NO_COSTS,
         cold_start: float = 0.0,
         size_buffer_bytes: int = BUFFER_BYTES,
+        side_inputs: DirectInputs = DIRECT,
+        pinned: Mapping[int, int] = NOTHING_PINNED,
     ) -> None:
         """``cold_start``: as ``joins.waits`` takes it. Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
         self._cold_start = cold_start
@@ -71,6 +75,8 @@ class AdaptiveBatchScheduler(Scheduler):
             profiler=profiler,
             costs=costs,
             size_buffer_bytes=size_buffer_bytes,
+            side_inputs=side_inputs,
+            pinned=pinned,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)

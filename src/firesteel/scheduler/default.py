@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,10 @@ from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedu
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.model import Bounds
-from firesteel.scheduler.parallelism.planning import NO_SPLITS
+from firesteel.scheduler.parallelism.planning import NO_SPLITS, NOTHING_PINNED
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
@@ -46,6 +47,8 @@ class DefaultScheduler(Scheduler):
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
         size_buffer_bytes: int = BUFFER_BYTES,
+        side_inputs: DirectInputs = DIRECT,
+        pinned: Mapping[int, int] = NOTHING_PINNED,
     ) -> None:
         super().__init__(
             job_graph,
@@ -58,6 +61,8 @@ class DefaultScheduler(Scheduler):
             profiler=profiler,
             costs=costs,
             size_buffer_bytes=size_buffer_bytes,
+            side_inputs=side_inputs,
+            pinned=pinned,
         )
         self._fed_while_running = fed_while_running(job_graph)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
@@ -13,6 +13,8 @@ from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
+from firesteel.scheduler.parallelism.planning import NOTHING_PINNED
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import (
     AllocatorContext,
@@ -43,6 +45,8 @@ def create_scheduler(
     costs: StepCosts = NO_COSTS,
     cold_start: float = 0.0,
     size_buffer_bytes: int = BUFFER_BYTES,
+    side_inputs: DirectInputs = DIRECT,
+    pinned: Mapping[int, int] = NOTHING_PINNED,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -53,7 +57,8 @@ def create_scheduler(
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
     runs measured them. ``cold_start``: seconds that the cluster's first workers may take to start. ``size_buffer_bytes``: of each
-    result's packed rows of sizes, what is kept in memory.
+    result's packed rows of sizes, what is kept in memory. ``side_inputs``: through which the user's functions are asked, and numbers that
+    are known late. ``pinned``: vertex to the parallelism it had before the job was resumed with another program.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -74,7 +79,7 @@ def create_scheduler(
             hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
         )
     speculative = options[SPECULATIVE_ENABLED]
-    chosen = (detector or slow_task_detector(options)) if speculative else None
+    chosen = (detector or slow_task_detector(options, side_inputs)) if speculative else None
     in_turn = in_order and speculative
 
     def pool(given: AllocatorContext) -> ExecutionSlotAllocator:
@@ -106,6 +111,8 @@ def create_scheduler(
             costs=costs,
             cold_start=cold_start,
             size_buffer_bytes=size_buffer_bytes,
+            side_inputs=side_inputs,
+            pinned=pinned,
         )
     return DefaultScheduler(
         job_graph,
@@ -117,4 +124,6 @@ def create_scheduler(
         task_memory=task_memory,
         profiler=profiler,
         size_buffer_bytes=size_buffer_bytes,
+        side_inputs=side_inputs,
+        pinned=pinned,
     )

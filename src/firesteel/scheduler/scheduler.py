@@ -7,7 +7,7 @@ slot allocator. How the graph grows is the one thing that the adaptive batch and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from firesteel.errors import FiresteelError
@@ -31,8 +31,9 @@ from firesteel.scheduler.kernel.metrics import Metrics
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.parallelism.planning import Parallelisms, Planner, UndecidableVertex
+from firesteel.scheduler.parallelism.planning import NOTHING_PINNED, Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.sink_committer import SinkCommitter
 from firesteel.scheduler.slots.allocators import AllocatorContext, ExecutionDeploymentOption, MakeAllocator, grant_all
 from firesteel.scheduler.slots.fine_grained import fine_grained_resources
@@ -69,11 +70,15 @@ class Scheduler(ABC):
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
         size_buffer_bytes: int = BUFFER_BYTES,
+        side_inputs: DirectInputs = DIRECT,
+        pinned: Mapping[int, int] = NOTHING_PINNED,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
         none. ``request_seconds``: as ``Merging`` takes it. ``task_memory``: gives the bytes
         that a task may use for its data; None: not known yet. ``profiler``: told of the phases it goes
-        through. ``costs``: of steps, as earlier runs measured them. ``size_buffer_bytes``: as ``DefaultExecutionGraph`` takes it."""
+        through. ``costs``: of steps, as earlier runs measured them. ``size_buffer_bytes``: as ``DefaultExecutionGraph`` takes it.
+        ``side_inputs``: through which it asks the user's functions, and for numbers that are known late. ``pinned``: vertices that are to
+        be as parallel as they were before."""
         self.job_graph = job_graph = job_graph.copy()  # it may change while the job runs
         self.options = options
         self._profiler = profiler
@@ -112,7 +117,7 @@ class Scheduler(ABC):
             describe=deployment.descriptors.gate,
             resume=strategy.on_partitions_available,
             slots=slots,
-            request_seconds=request_seconds,
+            request_seconds=side_inputs.number("request seconds", request_seconds),
         )
         self.speculation = speculative_execution_handler(
             detector,
@@ -161,11 +166,13 @@ class Scheduler(ABC):
         # How the graph grows.
         self._usable = UsableSlots(job_graph, slots, self.nodes, self.resources, lambda: self.speculation.avoided)
         self.parallelisms = Parallelisms(
-            job_graph, options, slots=self._usable.at_start, bound_of=self._usable.bound, costs=costs
+            job_graph, options, slots=self._usable.at_start, bound_of=self._usable.bound, costs=costs, pinned=pinned
         )
         counts = self._subpartition_counts()
-        self.planner = Planner(graph, options, counts, deployment.coordinators, recorder, profiler=profiler)
-        self.joins = self._adaptive_joins(self._usable, task_memory, costs)
+        self.planner = Planner(
+            graph, options, counts, deployment.coordinators, recorder, profiler=profiler, side_inputs=side_inputs
+        )
+        self.joins = self._adaptive_joins(self._usable, side_inputs.number("task memory", task_memory), costs)
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[e.Event], Callable[[Any], bool | None]]:
@@ -178,6 +185,7 @@ class Scheduler(ABC):
             e.ExecutionsCancelled: self._execution_events.cancelled,
             e.ExecutionsRejected: self._execution_events.rejected,
             e.PartitionsLost: self._partitions_lost,
+            e.OutputsLost: self._outputs_lost,
             e.SizesLoaded: self.planner.sizes_loaded,
             e.PartitionsMerged: self.merging.merged,
             e.SourceNarrowed: self.joins.narrowed,
@@ -302,6 +310,10 @@ class Scheduler(ABC):
     def _partitions_lost(self, event: e.PartitionsLost) -> None:
         if not self._sinks.is_committing:
             self.failures.partitions_lost(event)
+
+    def _outputs_lost(self, event: e.OutputsLost) -> None:
+        if not self._sinks.is_committing:
+            self.failures.outputs_lost(event)
 
     def _timer(self, event: e.TimerFired) -> None:
         if not self.job.is_active:

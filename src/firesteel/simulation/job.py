@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from firesteel.simulation.cluster import reading
 from firesteel.simulation.cluster.ending import Ending
 from firesteel.simulation.cluster.launching import Launcher
 from firesteel.simulation.cluster.storage import Requests
+from firesteel.simulation.drivers import MakeDrivers, OneDriver
 from firesteel.simulation.faults.injection import FaultInjection
 from firesteel.simulation.plane import Plane, World
 from firesteel.simulation.stopwatch import Stopwatch
@@ -63,7 +65,8 @@ class NoInstrument:
 
 
 class SimulatedJob:
-    """``validate_every``: so many events the scheduler is validated, and all that is read looked at; 0: never. Slow."""
+    """``scheduler``: the first driver's. ``drivers``: what happens between an event and its commands; None: they are carried out at once, and
+    the driver never dies. ``validate_every``: so many events the scheduler is validated, and all that is read looked at; 0: never. Slow."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class SimulatedJob:
         instrument: Instrument | None = None,
         watch: Stopwatch | None = None,
         *,
+        drivers: MakeDrivers | None = None,
         validate_every: int = 0,
     ) -> None:
         self.scheduler = scheduler
@@ -84,6 +88,7 @@ class SimulatedJob:
         self._launcher = Launcher(plane, self.tell)
         self._ending = Ending(plane, self.watch, self.tell)
         self.fault_injection = FaultInjection(plane, self._ending, self.tell)
+        self.drivers = OneDriver(self) if drivers is None else drivers(self)
         self._last_vertices = {v.id for v in scheduler.job_graph.vertices if not v.outputs}
 
     def run(self) -> Outcome:
@@ -117,7 +122,7 @@ class SimulatedJob:
         if not self.plane.has_resources:
             self.fault_injection.tell_of_nodes()
         self.fault_injection.begin()
-        self._launcher.start_waiting()
+        self._launch()
 
     def step(self) -> None:
         """Go on to the next moment at which something happens."""
@@ -128,8 +133,16 @@ class SimulatedJob:
         clock.advance(moment)
         while (action := clock.take()) is not None:
             action()
+            self.drivers.go_on()
         self._ending.tell_of_ends()
+        self._launch()
+
+    def _launch(self) -> None:
+        """Free slots are given away; when the driver dies of what it hears of that, the next one's executions get some."""
+        self.drivers.go_on()
         self._launcher.start_waiting()
+        while self.drivers.go_on():
+            self._launcher.start_waiting()
 
     @property
     def next_moment(self) -> float:
@@ -147,26 +160,37 @@ class SimulatedJob:
         return seen_at(end, max(self.world.heartbeat, BEAT_SHARE * took))
 
     def tell(self, event: e.Event) -> None:
-        """Hand one event to the scheduler and carry out what it answers; sometimes the event comes once more."""
-        if self.plane.ended is not None:
+        """An event happens, and sometimes comes once more."""
+        if self.scheduler.status.is_terminal or self.drivers.is_down:
             return
+        self.handle(event)
+        if self.plane.ended is None and self.plane.dice.happens(self.world.faults.duplicate):
+            # What workers there are is seen in order: an old view of it is never told after a newer one.
+            is_view = isinstance(event, e.WorkersOccupied | e.ExecutorChanged) and self.plane.has_resources
+            self.plane.message(0.0 if is_view else self.plane.delay(), lambda: self.tell(event))
+
+    def handle(self, event: e.Event) -> None:
+        """Hand one event to the scheduler, and what it answers to the driver."""
         self.events += 1
         with self.watch.measure(self._phase(event)):
             commands = self.scheduler.handle(event)
-        if isinstance(event, e.ExecutionsFinished):
-            self.plane.ledger.heard(event, commands)
         if not isinstance(event, e.TimerFired):
             self._heard_at = self.plane.clock.now
-        self.plane.carry_out(commands)
+        self.drivers.handled(event, commands)
         if self._validate_every and self.events % self._validate_every == 0:
             self.scheduler.validate()
-            self._check_reads()
+            if not self.drivers.is_down:  # who reads what it has deleted goes with it
+                self._check_reads()
+
+    def carry_out(self, commands: Sequence[c.Command]) -> None:
+        self.plane.carry_out(commands)
         if self.plane.ended is not None:
             self._check_end()
-        elif self.plane.dice.happens(self.world.faults.duplicate):
-            # What workers there are is seen in order: an old view of it is never told after a newer one.
-            is_view = isinstance(event, e.WorkersOccupied | e.ExecutorChanged) and self.plane.has_resources
-            self.plane.clock.after(0.0 if is_view else self.plane.delay(), lambda: self.tell(event))
+
+    def take_over(self, scheduler: Scheduler) -> None:
+        """Another driver's scheduler goes on with the job."""
+        self.scheduler = scheduler
+        self.plane.serve(scheduler)
 
     def _check_reads(self) -> None:
         """Nothing that a running or waiting execution reads is deleted."""

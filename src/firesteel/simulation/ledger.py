@@ -27,6 +27,8 @@ class Ledger:
         self._attempt: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
         self._void: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it was refused, or has won and does not count any more."""
+        self.reopened = 0
+        """Winners that did not stay it."""
         self._won: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it has won, whatever became of it."""
 
@@ -39,6 +41,7 @@ class Ledger:
                 left = self._storage.is_readable(dataset, winner[again]).any()
                 check(not left, f"subtasks of vertex {command.vertex} are deployed although they have won")
             self._forget(winner[again])
+            self.reopened += len(again)
             winner[again] = NO_TOKEN
         for gate, ranges in reading.inputs_of(command):
             self._reads_winners(command, gate, ranges)
@@ -66,6 +69,7 @@ class Ledger:
         winner = self._winner[command.vertex]
         over = command.subtasks[winner[command.subtasks] == command.tokens]
         winner[over] = NO_TOKEN
+        self.reopened += len(over)
 
     def check_published(self, command: c.CommitSinks) -> None:
         for vertex, winners in command.winners.items():

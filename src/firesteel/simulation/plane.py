@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +21,8 @@ from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnfo
 from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import reading, regions
 from firesteel.simulation.cluster.executors import ExecutorAllocation
-from firesteel.simulation.cluster.nodes import Cluster, ClusterSpec
-from firesteel.simulation.cluster.runs import Deployment, Runs, RunState
+from firesteel.simulation.cluster.nodes import FREE, Cluster, ClusterSpec
+from firesteel.simulation.cluster.runs import ACTIVE, Deployment, Runs, RunState
 from firesteel.simulation.cluster.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
 from firesteel.simulation.cluster.storage import Storage, StorageSpec
 from firesteel.simulation.cluster.worker_queue import WorkerQueue
@@ -91,6 +91,8 @@ class Plane:
         )
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
+        self.driver = 0
+        """Number of drivers that are gone."""
         self.deploys = 0
         self.blocked: NDArray[np.bool_] = np.zeros(world.cluster.nodes, np.bool_)
         """Nodes that get nothing new."""
@@ -136,13 +138,53 @@ class Plane:
             c.JobStatusChanged: self._status_changed,
         }
 
-    def carry_out(self, commands: list[c.Command]) -> None:
+    def carry_out(self, commands: Sequence[c.Command]) -> None:
         for command in commands:
             check(self.ended is None, "a command came after the end of the job")
             handler = self._handlers.get(type(command))
             if handler is None:
                 raise ViolationError(f"the simulation does not know how to carry out {type(command).__name__}")
             handler(command)
+
+    # --- drivers -----------------------------------------------------------------------------------------------
+
+    def message(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run ``action``, which tells the driver something, after so many seconds: never, if another one has taken over by then."""
+        addressee = self.driver
+        self.clock.after(seconds, lambda: action() if self.driver == addressee else None)
+
+    def lose_driver(self) -> None:
+        """All that belongs to the driver is gone: its executions, timers and scratch files. What they have stored stays."""
+        self.driver += 1
+        runs = self.runs
+        rows = np.flatnonzero(ACTIVE[runs.state[: runs.size]])
+        self.cluster.vacate(np.flatnonzero(self.cluster.run != FREE))
+        (self.worker_queue if self.has_resources else self.queue).drop(rows, runs.size)
+        self.workers.lose_driver(rows)
+        runs.end(rows, RunState.TOLD)
+        runs.forget(rows)
+        runs.slot[rows] = -1
+        runs.state[: runs.size] = RunState.TOLD
+        self.executors.driver_is_gone()
+        self._timers.clear()
+        self.blocked[:] = False
+        self.storage.lose_driver()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whoever tells the scheduler something now is heard."""
+        return not self.scheduler.status.is_terminal
+
+    def serve(self, scheduler: Scheduler) -> None:
+        """From now on another scheduler gives the commands. Its graph is the one that the books look into."""
+        self.scheduler = scheduler
+        self.graph.vertices, self.graph.datasets = scheduler.job_graph.vertices, scheduler.job_graph.datasets
+
+    def workers_there(self) -> list[e.ExecutorChanged]:
+        """All workers that there are, as a new driver sees them come."""
+        if self.has_resources:
+            return [self.worker_changed(worker, True) for worker in self.workers]
+        return [self.node_changed(node, True) for node in np.flatnonzero(self.cluster.alive).tolist()]
 
     # --- executions --------------------------------------------------------------------------------------------
 
@@ -162,7 +204,7 @@ class Plane:
         kept = source.split_bytes[self.dice.which(0.5, len(source.split_bytes))]
         sizes = None if self.dice.happens(0.2) else kept
         answer = e.SourceNarrowed(at=0.0, vertex=command.vertex, split_bytes=sizes, found="made up")
-        self.clock.after(self.world.storage.latency, lambda: self._tell(replace(answer, at=self.clock.now)))
+        self.message(self.world.storage.latency, lambda: self._tell(replace(answer, at=self.clock.now)))
 
     def _deploy(self, command: c.Deploy) -> None:
         check(
@@ -287,13 +329,16 @@ class Plane:
         self.blocked = blocked
 
     def _cancel(self, command: c.Cancel) -> None:
-        rows = self.runs.find(command.vertex, command.subtasks, command.attempts)
+        known = np.ones(len(command.subtasks), np.bool_)
+        if self.driver:  # an earlier one may have died before it deployed them
+            known = self.runs.were_deployed(command.vertex, command.subtasks, command.attempts)
+        rows = self.runs.find(command.vertex, command.subtasks[known], command.attempts[known])
         self.runs.cancelled[rows] = True
         waiting = rows[self.runs.state[rows] == RunState.QUEUED]
         if len(waiting):
             (self.worker_queue if self.has_resources else self.queue).drop(waiting, self.runs.size)
             self.runs.end(waiting, RunState.UNTOLD)
-            self.clock.after(CANCEL_SECONDS, lambda: self.tell_cancelled(waiting))
+            self.message(CANCEL_SECONDS, lambda: self.tell_cancelled(waiting))
         running = rows[(self.runs.state[rows] == RunState.RUNNING) & (self.runs.slot[rows] >= 0)]
         if len(running):
             raced = self.dice.which(self.world.faults.race, len(running))
@@ -305,7 +350,7 @@ class Plane:
         """Of these, which stand still: Spark may call some gone, which will go on."""
         zombies = rows[self.dice.which(self.world.faults.zombie, len(rows))]
         if len(zombies):
-            self.clock.after(CANCEL_SECONDS, lambda: self.tell_cancelled(zombies))
+            self.message(CANCEL_SECONDS, lambda: self.tell_cancelled(zombies))
 
     def tell_cancelled(self, rows: Ints) -> None:
         """The rows are of one vertex, and are gone."""
@@ -326,19 +371,25 @@ class Plane:
     # --- workers -----------------------------------------------------------------------------------------------
 
     def tell_of_worker(self, worker: Worker, added: bool) -> None:
+        self._tell(self.worker_changed(worker, added))
+
+    def worker_changed(self, worker: Worker, added: bool) -> e.ExecutorChanged:
         node = self.cluster.names[worker.node]
-        self._tell(
-            e.ExecutorChanged(
-                at=self.clock.now,
-                executor=worker.name,
-                host=node,
-                slots=worker.slots,
-                added=added,
-                node=node,
-                resources=worker.resources if added else None,
-                profile=worker.profile if added else None,
-            )
+        return e.ExecutorChanged(
+            at=self.clock.now,
+            executor=worker.name,
+            host=node,
+            slots=worker.slots,
+            added=added,
+            node=node,
+            resources=worker.resources if added else None,
+            profile=worker.profile if added else None,
         )
+
+    def node_changed(self, node: int, added: bool) -> e.ExecutorChanged:
+        """The event about a node whose workers have no resources of their own."""
+        name, slots = self.cluster.names[node], self.world.cluster.slots
+        return e.ExecutorChanged(at=self.clock.now, executor=name, host=name, slots=slots, added=added, node=name)
 
     def tell_what_is_occupied(self) -> None:
         """Cores that other jobs' tasks take, and executions that were called gone and are not."""
@@ -384,7 +435,7 @@ class Plane:
 
     def _verify(self, command: c.VerifyPartitions) -> None:
         self.storage.requests.lists += 1 + len(command.tokens) // 1000
-        self.clock.after(self.world.storage.latency, lambda: self._verified(command))
+        self.message(self.world.storage.latency, lambda: self._verified(command))
 
     def _verified(self, command: c.VerifyPartitions) -> None:
         gone = ~self.storage.has(command.dataset, command.tokens)
@@ -410,11 +461,11 @@ class Plane:
                 )
             )
 
-        self.clock.after(self.world.storage.latency, loaded)
+        self.message(self.world.storage.latency, loaded)
 
     def _merge(self, command: c.MergePartitions) -> None:
         seconds = 2 * self.world.storage.latency * float(np.diff(command.bounds).max(initial=1))
-        self.clock.after(seconds, lambda: self._merge_done(command))
+        self.message(seconds, lambda: self._merge_done(command))
 
     def _merge_done(self, command: c.MergePartitions) -> None:
         """Groups whose partitions are all there, but for some that fail."""
@@ -454,8 +505,8 @@ class Plane:
             self._instrument.record(command.record)
 
     def _set_timer(self, command: c.SetTimer) -> None:
-        # The scheduler's time is that of the latest event, which may have come late.
-        late = command.at < self.scheduler.recorder.at
+        # The scheduler's time is that of the latest event, which may have come late, or while the command waited.
+        late = not self.world.faults.log_seconds and command.at < self.scheduler.recorder.at
         check(not late, f"timer '{command.timer}' is set to a time that has passed")
         self._timers[command.timer] = command.at
         self.clock.at(command.at, lambda: self._fire(command))
@@ -478,7 +529,7 @@ class Plane:
             check(ended, f"vertex {vertex} is to be published before all of it has finished")
             named = all(len(commits) == 1 for _, commits in winners)
             check(named, f"vertex {vertex} is to be published without its commit messages")
-        self.clock.after(self.world.storage.latency, self._committed)
+        self.message(self.world.storage.latency, self._committed)
 
     def _committed(self) -> None:
         if self.dice.happens(self.world.faults.sinks_fail):

@@ -27,6 +27,7 @@ ALLOWED = {
     "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
     "scheduler": {"scheduler", "model", "options"},
     "journal": {"journal", "scheduler", "model", "options"},
+    "recovery": {"recovery", "results", "scheduler"},
     "report": {"report", "journal", "scheduler", "model", "options"},
     "view": {"view", "report", "journal", "scheduler", "model", "options", "compile"},
     "simulation": {"simulation", "scheduler", "model", "options", "compile", "journal"},

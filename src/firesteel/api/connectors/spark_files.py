@@ -59,6 +59,7 @@ class _SparkSink(ParquetSink):
     ``output``: how messages name it, without secrets. ``key``: tells outputs apart that must not be written twice in a job.
     """
 
+    goes_on = False
     hold: Any = None
     """None: output that Spark has written cannot be taken back, so of several sinks these are published last."""
 

@@ -66,13 +66,19 @@ class Location:
         return Location(self.filesystem, path, self.prefix)
 
 
+WRITTEN_ONCE = "written once"
+"""The version of a file that never changes: of a table's data."""
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file to read; ``root``: the path or glob base through which it was found."""
+    """A file to read; ``root``: the path or glob base through which it was found. ``version``: tells its contents from others of the same path
+    and size, as the storage says it: the time of its last change (ns), or WRITTEN_ONCE; empty: it says nothing."""
 
     path: str
     size: int
     root: str
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +256,7 @@ def _files_of(location: Location, pattern: tuple[str, ...]) -> Iterator[InputFil
         raise UsageError(f"There is no {location.label}.", hint=_did_you_mean(location))
     if info.type is pafs.FileType.Directory:
         return _files_under(location)
-    return iter([InputFile(location.path, _size(info), location.path)])
+    return iter([_listed(info, location.path)])
 
 
 def _files_under(location: Location) -> Iterator[InputFile]:
@@ -265,7 +271,7 @@ def _visible_files(location: Location) -> list[InputFile]:
     infos = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
     files = [info for info in infos if info.type is not pafs.FileType.Directory]
     shown = [info for info in files if not any(map(is_hidden, _relative(info.path, location.path)))]
-    return sorted((InputFile(i.path, _size(i), location.path) for i in shown), key=attrgetter("path"))
+    return sorted((_listed(info, location.path) for info in shown), key=attrgetter("path"))
 
 
 def _glob(location: Location, pattern: tuple[str, ...]) -> Iterator[InputFile]:
@@ -276,7 +282,7 @@ def _glob(location: Location, pattern: tuple[str, ...]) -> Iterator[InputFile]:
     found: dict[str, InputFile] = {}
     for info in matched:
         if info.type is not pafs.FileType.Directory:
-            found.setdefault(info.path, InputFile(info.path, _size(info), location.path))
+            found.setdefault(info.path, _listed(info, location.path))
     if not found or not any("**" in part for part in pattern):  # a ** has seen what is inside already
         for info in matched:
             for file in _visible_files(location.at(info.path)) if info.type is pafs.FileType.Directory else []:
@@ -349,8 +355,9 @@ def _name(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1]
 
 
-def _size(info: Any) -> int:
-    return int(info.size or 0)
+def _listed(info: Any, root: str) -> InputFile:
+    version = "" if info.mtime_ns is None else str(info.mtime_ns)
+    return InputFile(info.path, int(info.size or 0), root, version)
 
 
 def _did_you_mean(location: Location) -> str:

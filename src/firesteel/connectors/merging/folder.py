@@ -42,7 +42,10 @@ class Folder:
     def __init__(
         self, target: Location, seen: dict[str, tuple[int, int]], schema: pa.Schema, partition_by: tuple[str, ...]
     ) -> None:
-        files = tuple(InputFile(f"{target.path}/{name}", size, target.path) for name, (size, _) in seen.items())
+        files = tuple(
+            InputFile(f"{target.path}/{name}", size, target.path, str(changed or ""))
+            for name, (size, changed) in seen.items()
+        )
         found = InputFiles(target.filesystem, target.prefix, files, (target.path,))
         wanted = plain_schema(schema)
         parts = pa.schema([wanted.field(name) for name in partition_by])

@@ -32,6 +32,7 @@ class MergeSink(ParquetSink):
     """
 
     kind = "merge_parquet"
+    goes_on = False  # the files that were seen then are not pickled
 
     def __init__(self, path: PathLike, **options: Any) -> None:
         super().__init__(path, mode="append", **options)

@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.files.partitions import Partitions, Values
-from firesteel.connectors.files.paths import InputFile, InputFiles, Location, PathLike, find_target, is_local
+from firesteel.connectors.files.paths import (
+    WRITTEN_ONCE,
+    InputFile,
+    InputFiles,
+    Location,
+    PathLike,
+    find_target,
+    is_local,
+)
 from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
@@ -114,7 +122,7 @@ def delta_source(
     logged = log.files(table)
     schema = plain_schema(log.schema(table))
     names = table.metadata().partition_columns
-    files = tuple(InputFile(f"{place.path}/{file.path}", file.size, place.path) for file in logged)
+    files = tuple(InputFile(f"{place.path}/{file.path}", file.size, place.path, WRITTEN_ONCE) for file in logged)
     partitions = Partitions(pa.schema([schema.field(name) for name in names])) if names else None
     values: list[Values] = [file.values for file in logged]
     listed = Listed(InputFiles(place.filesystem, place.prefix, files), partitions, values)

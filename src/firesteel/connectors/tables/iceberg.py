@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.connectors.files.paths import InputFile, InputFiles, Location, find_target
+from firesteel.connectors.files.paths import WRITTEN_ONCE, InputFile, InputFiles, Location, find_target
 from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
@@ -235,7 +235,9 @@ def iceberg_source(table: str, catalog: Catalog, snapshot: int | None = None) ->
     if other is not None:
         raise UsageError(f"The table {table} has files of {other.value}.", hint="Read it with Spark.")
     places = [place_of(task.file.file_path) for task in tasks] or [place_of(found.location())]
-    files = tuple(InputFile(p.path, t.file.file_size_in_bytes, p.path) for p, t in zip(places, tasks, strict=False))
+    files = tuple(
+        InputFile(p.path, t.file.file_size_in_bytes, p.path, WRITTEN_ONCE) for p, t in zip(places, tasks, strict=False)
+    )
     listing = InputFiles(places[0].filesystem, places[0].prefix, files)
     schema = plain_schema(_without_large(wanted.as_arrow()))
     names = _Names(table, found, wanted)

@@ -18,6 +18,7 @@ class Owner(Enum):
     ALIVE = "it still runs, or is just ending"
     ELSEWHERE = "of another machine"
     UNKNOWN = "its owner is not known yet"
+    KEPT = "its driver died, and it is kept for a resume"
 
 
 def owner_of(mark: Mapping[str, Any]) -> Owner:

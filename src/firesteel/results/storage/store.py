@@ -74,6 +74,12 @@ def merged_name(dataset: int, first: int, end: int, token: int) -> str:
     return f"d{dataset}-m{first}-{end}-t{token}.fsr"
 
 
+def merged_token(name: str, dataset: int) -> int | None:
+    """Returns the token in the name of a merged object of the data set; None for any other name."""
+    start, _, token = name.removesuffix(".fsr").rpartition("-t")
+    return int(token) if start.startswith(f"d{dataset}-m") and token.isdigit() else None
+
+
 @dataclass(slots=True)
 class StoreStatistics:
     """Requests of this process to a store. A request is a read or a write of bytes; opening and deleting are counted apart.

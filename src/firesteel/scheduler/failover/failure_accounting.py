@@ -113,7 +113,8 @@ class FailureAccounting:
         hopeless = self._why_hopeless(failure)
         if hopeless is not None:
             return Verdict(None, hopeless)
-        if (not failure.counted or stale_input) and self._is_excused(failure):
+        # However many drivers in a row were lost.
+        if kind is FailureKind.DRIVER or ((not failure.counted or stale_input) and self._is_excused(failure)):
             return _excused(failure)
         if kind is FailureKind.LOST and self._losses.is_first(failure):
             why = "it lost its executor or worker, for the first time in a row"

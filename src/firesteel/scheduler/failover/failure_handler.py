@@ -16,7 +16,7 @@ from firesteel.scheduler.failover.partition_loss import PartitionLoss
 from firesteel.scheduler.failover.regions import Restart, RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.failover.restart_strategies import Verdict, restart_strategy
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.scheduler.kernel.events import PartitionsLost
+from firesteel.scheduler.kernel.events import OutputsLost, PartitionsLost
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
 from firesteel.scheduler.kernel.recorder import Recorder
@@ -83,7 +83,14 @@ class ExecutionFailureHandler:
         """More objects are gone, which no reader has missed yet: produce them anew together."""
         failure = self._losses.confirmed(event) if self._job.is_active else None
         if failure is not None:
-            verdict = self._accounting.uncounted("they were lost with the one that was missed")
+            verdict = self._accounting.uncounted("it is gone, and no execution is to blame for that")
+            self._follow(failure, verdict, {failure.vertex.id: failure.subtasks})
+
+    def outputs_lost(self, event: OutputsLost) -> None:
+        """All that these executions made is void, if they are the admitted ones: others are to make it."""
+        failure = self._losses.void(event) if self._job.is_active else None
+        if failure is not None:
+            verdict = self._accounting.uncounted("it is gone, and no execution is to blame for that")
             self._follow(failure, verdict, {failure.vertex.id: failure.subtasks})
 
     def _delay_over(self, timer: str) -> None:

@@ -12,9 +12,10 @@ from firesteel.model.arrays import Ints
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.failover.failure_accounting import Failure
 from firesteel.scheduler.kernel.commands import VerifyPartitions
-from firesteel.scheduler.kernel.events import FailureCause, FailureKind, PartitionsLost
+from firesteel.scheduler.kernel.events import FailureCause, FailureKind, OutputsLost, PartitionsLost
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
+from firesteel.scheduler.topology.executions import NO_ROW
 
 VERIFY_SECONDS = 1.0
 """A data set's objects are looked for at most so often: a lost disk makes thousands of readers fail one after another."""
@@ -94,6 +95,18 @@ class PartitionLoss:
         message = f"{plural(len(gone), 'object')} of data set {result.dataset.id} are not in the store any more"
         cause = FailureCause(FailureKind.PARTITION, message, dataset=result.dataset.id, partition=int(gone[0]))
         return Failure(vertex, vertex.winner[gone], gone, cause, counted=True)
+
+    def void(self, event: OutputsLost) -> Failure | None:
+        """Returns the ones of these executions that are admitted as a failure of theirs, with nothing withdrawn yet."""
+        vertex, table = self._graph.vertices[event.vertex], self._graph.executions
+        subtasks = np.asarray(event.subtasks, np.int64)
+        rows = vertex.winner[subtasks]
+        same = (rows != NO_ROW) & (table.attempt[rows] == event.attempts) & (table.token[rows] == event.tokens)
+        if not same.any():
+            return None
+        message = f"the outputs of {plural(int(same.sum()), 'subtask')} are gone, or cannot be used any more"
+        cause = FailureCause(FailureKind.STORAGE, message)
+        return Failure(vertex, rows[same], subtasks[same], cause, counted=True)
 
     def _named(self, failure: Failure) -> IntermediateResult | None:
         """The consumed result that the cause speaks of, if it names one of its partitions."""

@@ -182,6 +182,8 @@ class FailureKind(Enum):
     LOST = "executor or worker lost"
     """Spark started the task again because its executor or Python worker is gone; the second run ended at once."""
     STORAGE = "storage"
+    DRIVER = "driver lost"
+    """It belonged to a driver that is gone; another one goes on with the job."""
     FATAL = "cannot succeed by trying again"
 
 
@@ -229,10 +231,22 @@ class ExecutionsRejected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsLost(Event):
-    """The answer to VerifyPartitions, when some of them are gone; none is sent when all are there."""
+    """The answer to VerifyPartitions, when some of them are gone; none is sent when all are there. Also what a new driver of the job
+    does not find."""
 
     dataset: int
     partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputsLost(Event):
+    """All that these admitted executions of ``vertex`` have made is void: it is to be made again. A new driver says so of what was staged
+    for a sink and is not there, and of executions whose shares of the rows nobody can repeat."""
+
+    vertex: int
+    subtasks: Ints
     attempts: Ints
     tokens: Ints
 

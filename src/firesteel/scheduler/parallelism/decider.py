@@ -21,6 +21,7 @@ from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import (
+    BEFORE_RESUME,
     MOST_SUBTASKS,
     Bounds,
     ConsumedResult,
@@ -160,7 +161,9 @@ def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Giv
             hint="Forward needs equal parallelism on both sides: use rescale or rebalance instead.",
         )
     if bounds.fixed is not None:
-        why = {"fixed": "as set", "forward group": "as its forward group"}.get(bounds.fixed_rule)
+        why = {"fixed": "as set", "forward group": "as its forward group", BEFORE_RESUME: BEFORE_RESUME}.get(
+            bounds.fixed_rule
+        )
         return _Given(bounds.fixed, bounds.fixed_rule, why or f"as {bounds.fixed_rule} decided")
     if forward:
         return _Given(forward.pop(), "forward group", "as the producers of its forward input")

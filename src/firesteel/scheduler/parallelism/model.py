@@ -77,6 +77,10 @@ class SlotBound:
         return f"the {plural(self.count, 'slot')} of group '{self.group}'"
 
 
+BEFORE_RESUME = "as before the resume"
+"""The rule of a parallelism that was decided before the job was resumed with another program."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Within what a parallelism may lie, and how input is cut. ``bounds_for`` makes one from the options.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -33,14 +33,16 @@ from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPha
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
-from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, SlotBound, VertexPlan
+from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, ConsumedResult, SlotBound, VertexPlan
 from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.parallelism.vertex_decider import Decider
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
 
 NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
+NOTHING_PINNED: Mapping[int, int] = {}
 
 
 class Parallelisms:
@@ -54,14 +56,17 @@ class Parallelisms:
         slots: Callable[[int], int],
         bound_of: Callable[[int], SlotBound | None],
         costs: StepCosts = NO_COSTS,
+        pinned: Mapping[int, int] = NOTHING_PINNED,
     ) -> None:
         """``slots``: of the cluster when the job began, for a vertex. ``bound_of``: those that its slot sharing group can get
-        now; None: nobody knows. ``costs``: of steps, from earlier runs. Raises UsageError when two members of a forward group set
+        now; None: nobody knows. ``costs``: of steps, from earlier runs. ``pinned``: as parallel as vertices were before a resume, which
+        they are again if their bounds allow it. Raises UsageError when two members of a forward group set
         different parallelisms."""
         self.options = options
         self._slots = slots
         self._bound_of = bound_of
         self._costs = costs
+        self._pinned = pinned
         self._are_bounded = options[BOUNDED_BY_SLOTS]
         groups = forward_groups(job_graph)
         self._members = [group.vertices for group in groups]
@@ -86,7 +91,7 @@ class Parallelisms:
 
     def bounds(self, vertex: JobVertex) -> Bounds:
         """Raises UsageError when nothing is left to choose."""
-        bounds = bounds_for(vertex, self.options, self.known(vertex.id))
+        bounds = self._as_before(vertex, bounds_for(vertex, self.options, self.known(vertex.id)))
         fewest = self._fewest_slots(vertex.id)
         slots = self._slots(vertex.id)
         if fewest is not None and vertex.source is None:  # at the start executors may be coming one by one
@@ -98,6 +103,13 @@ class Parallelisms:
             slots_maximum=fewest if self._are_bounded else None,
             cost=self._cost(vertex),
         )
+
+    def _as_before(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
+        before = self._pinned.get(vertex.id)
+        if before is None or bounds.fixed is not None:
+            return bounds
+        low, high = bounds.interval()
+        return replace(bounds, fixed=before, fixed_rule=BEFORE_RESUME) if low <= before <= high else bounds
 
     def _cost(self, vertex: JobVertex) -> StepCost | None:
         """None also where others of its forward group, of other costs, get the same parallelism."""
@@ -138,9 +150,10 @@ class Planner:
         recorder: Recorder,
         *,
         profiler: Profiler,
+        side_inputs: DirectInputs = DIRECT,
     ) -> None:
         """Raises UsageError when the options name a decider that cannot be loaded."""
-        self._decider = Decider(options)
+        self._decider = Decider(options, side_inputs)
         self._graph = graph
         self._options = options
         self._subpartitions = subpartitions

@@ -11,7 +11,7 @@ from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.kernel.commands import Splits
 from firesteel.scheduler.parallelism.line import Line, check_sizes
-from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, Longs
+from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
 from firesteel.scheduler.parallelism.replay import cost_told
 from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 
@@ -100,8 +100,8 @@ def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -
         words = [f"the source itself, which fixes {n} where {bounds.fixed} was set"] if asked else []
         return _Choice(n, "given by the source", words, ", as the source has no other parallelism")
     if bounds.fixed is not None:
-        why = ", as its forward group" if bounds.fixed_rule == "forward group" else ", as set"
-        return _Choice(bounds.fixed, bounds.fixed_rule, [], why)
+        why = {"forward group": ", as its forward group", BEFORE_RESUME: f", {BEFORE_RESUME}"}
+        return _Choice(bounds.fixed, bounds.fixed_rule, [], why.get(bounds.fixed_rule, ", as set"))
     if not line.size:
         return _Choice(1, "no splits", [], ": there is nothing to read")
     upper, upper_words = _upper_bound(bounds, default)

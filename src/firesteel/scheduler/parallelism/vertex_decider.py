@@ -13,6 +13,7 @@ from firesteel.options import DECIDER_FUNCTION, Options
 from firesteel.scheduler.parallelism.decider import FILES, IDLE_SLOTS, decide_vertex
 from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, Longs, VertexPlan
 from firesteel.scheduler.parallelism.task_duration import TASK_DURATION
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 
 _DECIDED = ("by-bytes", "by-count", FILES, IDLE_SLOTS, TASK_DURATION)
 """Rules by which a parallelism is chosen. By any other it is given: set, its forward group's, or one for a global input."""
@@ -55,9 +56,10 @@ class VertexParallelismDecider(Protocol):
 class Decider:
     """Firesteel's own, or with the user's function in front of it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, side_inputs: DirectInputs = DIRECT) -> None:
         """Raises UsageError when the option names nothing that can be loaded."""
         named = options[DECIDER_FUNCTION]
+        self._side_inputs = side_inputs
         self._function = None if named is None else load_function(DECIDER_FUNCTION.key, named, _HOW)
 
     def decide(self, inputs: Sequence[ConsumedResult], bounds: Bounds, name: str, uid: str = "") -> VertexPlan:
@@ -76,7 +78,8 @@ class Decider:
             bounds.slots,
             parallelism=plan.parallelism,
         )
-        answer = _checked(self._function, self._function(step), step)
+        function = self._function
+        answer = self._side_inputs.ask(lambda: _checked(function, function(step), step))
         said = replace(bounds, fixed=answer, fixed_rule=self._function.named)
         return decide_vertex(inputs, said)
 

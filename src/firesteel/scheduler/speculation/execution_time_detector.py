@@ -12,6 +12,7 @@ from firesteel.options import (
     Options,
 )
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetector, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.speculation.execution_times import running_times
 from firesteel.scheduler.speculation.fallback_rules import fallback_rules
@@ -29,11 +30,11 @@ class ExecutionTimeBasedSlowTaskDetector:
     execution is told of under the first rule that calls it slow. A strategy of the user's takes the place of all of them.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, side_inputs: DirectInputs = DIRECT) -> None:
         """Raises UsageError or OptionFunctionError for a strategy that cannot be had."""
         self._options = options
         self._interval = options[CHECK_INTERVAL]
-        self._own = strategy_rule(options)
+        self._own = strategy_rule(options, side_inputs)
         self._running: _Running | None = None
 
     def start(
@@ -57,9 +58,9 @@ class ExecutionTimeBasedSlowTaskDetector:
         return _rules(self._options, graph) if self._own is None else [self._own]
 
 
-def slow_task_detector(options: Options) -> SlowTaskDetector:
+def slow_task_detector(options: Options, side_inputs: DirectInputs = DIRECT) -> SlowTaskDetector:
     """The detector that the options ask for."""
-    return ExecutionTimeBasedSlowTaskDetector(options)
+    return ExecutionTimeBasedSlowTaskDetector(options, side_inputs)
 
 
 class _Running:

@@ -11,6 +11,7 @@ import numpy as np
 from firesteel.model.arrays import Floats, Ints
 from firesteel.option_functions import OptionFunction, load_function
 from firesteel.options import SLOW_TASK_FUNCTION, Options
+from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.speculation.detector import SlowTasks
 from firesteel.scheduler.speculation.execution_times import RunningTimes, finished_times
 from firesteel.scheduler.speculation.rules import slow_ones
@@ -72,9 +73,12 @@ class StrategyRule:
 
     least_seconds = 0.0
 
-    def __init__(self, function: OptionFunction, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: OptionFunction, options: Mapping[str, Any], side_inputs: DirectInputs = DIRECT
+    ) -> None:
         """Raises OptionFunctionError."""
         self._function = function
+        self._side_inputs = side_inputs
         self._strategy: SlowTaskStrategy = function(options)
         if not isinstance(self._strategy, SlowTaskStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise function.complaint(
@@ -86,14 +90,22 @@ class StrategyRule:
         self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float
     ) -> SlowTasks | None:
         """Raises OptionFunctionError."""
+        found = self._side_inputs.ask(lambda: self._answer(table, vertex, running, at))
+        if found is None:
+            return None
+        seconds, reason = found
+        return slow_ones(vertex, running, np.array(seconds, np.float64), self._function.named, reason)
+
+    def _answer(
+        self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float
+    ) -> tuple[list[float], str] | None:
+        """The strategy's baseline of each execution, and its reason."""
         found = self._function.call(self._strategy.baseline, _step(table, vertex, running, at))
         if found is None:
             return None
         if not isinstance(found, SlowTaskBaseline):
             raise self._wrong(vertex, f"{found!r}", "Return a SlowTaskBaseline, or None.")
-        return slow_ones(
-            vertex, running, self._seconds(vertex, running, found), self._function.named, f"{found.reason}"
-        )
+        return self._seconds(vertex, running, found).tolist(), f"{found.reason}"
 
     def _seconds(self, vertex: ExecutionJobVertex, running: RunningTimes, found: SlowTaskBaseline) -> Floats:
         try:
@@ -110,10 +122,10 @@ class StrategyRule:
         return self._function.complaint(f"gave {what} for step '{vertex.job.name}'", hint)
 
 
-def strategy_rule(options: Options) -> StrategyRule | None:
-    """The rule of ``firesteel.slow-task-detector.function``, where that is set. Raises UsageError, OptionFunctionError."""
+def strategy_rule(options: Options, side_inputs: DirectInputs = DIRECT) -> StrategyRule | None:
+    """The rule of ``firesteel.slow-task-detector.function``, where that is set, which is asked through ``side_inputs``. Raises UsageError, OptionFunctionError."""
     named = options[SLOW_TASK_FUNCTION]
-    return None if named is None else StrategyRule(load_function(SLOW_TASK_FUNCTION.key, named), options)
+    return None if named is None else StrategyRule(load_function(SLOW_TASK_FUNCTION.key, named), options, side_inputs)
 
 
 def _step(table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float) -> StepTimes:

@@ -94,12 +94,12 @@ class Ending:
         plane.storage.write(event.vertex, written, rows + 1, runs.node[rows])
 
         def told() -> None:
-            runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.ended is None
+            runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.is_heard
             self._tell(event)
 
         faults = plane.world.faults
         if plane.dice.happens(faults.late) and not (plane.gang_of(rows) >= 0).any():
-            plane.clock.after(plane.delay(), told)
+            plane.message(plane.delay(), told)
         else:
             told()
         if plane.dice.happens(faults.other_token):
@@ -112,11 +112,11 @@ class Ending:
         plane.storage.write(event.vertex, written, twin + 1, plane.runs.node[twin])
 
         def told() -> None:
-            plane.runs.delivered[twin] = plane.ended is None
+            plane.runs.delivered[twin] = plane.is_heard
             plane.runs.state[row] = RunState.TOLD  # also where its own report is on its way still
             self._tell(event)
 
-        plane.clock.after(plane.delay(), told)
+        plane.message(plane.delay(), told)
 
     def finished(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
         """Returns the event that these executions of one vertex report."""

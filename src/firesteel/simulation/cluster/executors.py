@@ -43,6 +43,13 @@ class ExecutorAllocation:
         for profile, count in self._queue.demand().items():
             self._ask(profile, count)
 
+    def driver_is_gone(self) -> None:
+        """Executors belong to the driver's application."""
+        if self._is_on:
+            self._coming.clear()
+            for worker in list(self._workers):
+                self._workers.remove(worker)
+
     def node_is_gone(self, node: int) -> None:
         """Drops the executors that were to appear there."""
         self._coming = {name: worker for name, worker in self._coming.items() if worker.node != node}

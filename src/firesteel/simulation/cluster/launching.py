@@ -160,7 +160,7 @@ class Launcher:
                 continue
             event = self._launched(part, running)
             if late:
-                plane.clock.after(plane.dice.until_next(faults.late_by), lambda event=event: self._tell(event))
+                plane.message(plane.dice.until_next(faults.late_by), lambda event=event: self._tell(event))
             else:
                 self._tell(event)
 

@@ -54,6 +54,10 @@ class MergedBook:
             self._there[rows] = False
         check(there, f"a merged object of data set {dataset} is deleted that is not there")
 
+    def keep(self, tokens: Ints) -> None:
+        """A new driver deletes all others."""
+        self._there &= np.isin(self._tokens, tokens)
+
     def lose_node(self, node: int) -> None:
         self._lost |= self._node == node
 

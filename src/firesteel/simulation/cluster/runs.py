@@ -153,6 +153,15 @@ class Runs:
         self.delivered[twin] = self.mirror[twin] = False
         return twin
 
+    def were_deployed(self, vertex: int, subtasks: Ints, attempts: Ints) -> NDArray[np.bool_]:
+        """Returns a mask of these executions of a vertex: True for those that the cluster was given."""
+        if not len(self._newest[vertex]):
+            return np.zeros(len(subtasks), np.bool_)
+        rows = self._newest[vertex][subtasks]
+        while (later := (rows != NO_RUN) & (self.attempt[rows] > attempts)).any():
+            rows[later] = self.prior[rows[later]]
+        return (rows != NO_RUN) & (self.attempt[rows] == attempts)
+
     def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
         """Rows of these executions. They must have been deployed."""
         rows = self._newest[vertex][subtasks].astype(np.int64)

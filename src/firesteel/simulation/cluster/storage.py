@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -137,6 +137,16 @@ class Storage:
 
     # --- merged objects, size rows, blobs ------------------------------------------------------------------------
 
+    def sweep(self, dataset: int, vertex: int, kept: Ints) -> None:
+        """A new driver deletes all objects of a data set (``vertex`` produces it) but for these."""
+        tokens = self.objects(dataset, vertex)
+        tokens = tokens[~np.isin(tokens, kept)]
+        if len(tokens):
+            self.delete(dataset, tokens)
+
+    def sweep_merged(self, kept: Collection[int]) -> None:
+        self.merged.keep(np.array(sorted(kept), np.int64))
+
     def write_merged(self, dataset: int, merged: MergedObjects, nodes: Ints) -> None:
         self.merged.write(dataset, merged, nodes)
         self.requests.writes += len(merged.tokens)
@@ -157,6 +167,11 @@ class Storage:
             found.update((name, stored.rows[k]) for k, name in enumerate(names) if name in wanted)
         asked = zip(command.partitions.tolist(), command.attempts.tolist(), strict=True)
         return [found.get(name) for name in asked]
+
+    def lose_driver(self) -> None:
+        """Its scratch files are gone, and its successor stores all blobs anew."""
+        self._sizes.clear()
+        self.blobs.clear()
 
     def drop_sizes(self, dataset: int) -> None:
         self._sizes.pop(dataset, None)

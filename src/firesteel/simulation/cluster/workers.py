@@ -187,6 +187,13 @@ class Workers:
                 self._running[held.group] -= all(held is not other for other in worker.held.values())
         return gone
 
+    def lose_driver(self, rows: Ints) -> None:
+        """These are over, and so are its other jobs."""
+        self.release(rows)
+        for worker in self:
+            worker.foreign = 0.0
+            worker.idle_since = None
+
     def called_gone(self, rows: Ints) -> bool:
         """The scheduler hears that these are gone. True: some of them are not."""
         running = [self._of[row].held[row] for row in rows.tolist() if row in self._of]

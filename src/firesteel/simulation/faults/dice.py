@@ -73,13 +73,21 @@ class Faults:
     foreign_for: float = 2.0
     max_foreign: int = 5
     sinks_fail: float = 0.0
+    driver_dies: float = 0.0
+    """The driver dies while it handles an event: before that is written to its log, after, or between two commands."""
+    max_driver_deaths: int = 5
+    driver_dies_at: int = 0
+    """The first driver dies while it handles this event of the job; 0: not for its number."""
+    log_seconds: float = 0.0
+    """From an event to its being written: its commands wait so long, with those of the events meanwhile."""
     cancel_after: float = 0.0
     """The user cancels the job after so many virtual seconds."""
 
 
 class Dice:
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, seed: int, of: str = "") -> None:
+        """``of``: what they are thrown for, where that has dice of its own."""
+        self.rng = np.random.default_rng([seed, *of.encode()] if of else seed)
 
     def happens(self, chance: float) -> bool:
         return chance > 0 and self.rng.random() < chance

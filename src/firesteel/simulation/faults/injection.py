@@ -102,7 +102,7 @@ class FaultInjection:
                 self._ending.tell_failed(rows, cause)
             self._plane.runs.forget(rows)
 
-        self._plane.clock.after(self._plane.dice.until_next(self._plane.world.faults.late_by), told)
+        self._plane.message(self._plane.dice.until_next(self._plane.world.faults.late_by), told)
 
     def _finish_late(self, rows: Ints) -> None:
         """Some of these, given up with their node, go on unseen; what they wrote and say comes in later."""
@@ -122,10 +122,10 @@ class FaultInjection:
         plane = self._plane
 
         def told() -> None:
-            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.ended is None
+            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.is_heard
             self._tell(replace(event, at=plane.clock.now))
 
-        plane.clock.after(plane.dice.until_next(2 * plane.world.faults.late_by), told)
+        plane.message(plane.dice.until_next(2 * plane.world.faults.late_by), told)
 
     def _back(self, node: int) -> None:
         self._plane.cluster.revive(node)
@@ -193,11 +193,7 @@ class FaultInjection:
             for worker in self._workers_change(node, added):
                 plane.tell_of_worker(worker, added)
             return
-        name, slots = self._plane.cluster.names[node], self._plane.world.cluster.slots
-        event = e.ExecutorChanged(
-            at=self._plane.clock.now, executor=name, host=name, slots=slots, added=added, node=name
-        )
-        self._tell(event)
+        self._tell(plane.node_changed(node, added))
 
     # --- workers with resources ------------------------------------------------------------------------------------
 
@@ -241,7 +237,7 @@ class FaultInjection:
             worker.foreign -= cores
             plane.tell_what_is_occupied()
 
-        plane.clock.after(plane.world.faults.foreign_for, over)
+        plane.message(plane.world.faults.foreign_for, over)  # with the driver its other jobs end
 
     # --- executions and objects ------------------------------------------------------------------------------------
 

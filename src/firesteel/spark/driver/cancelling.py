@@ -23,7 +23,8 @@ CANCEL_PATIENCE_SECONDS = 10.0
 
 
 class Cancelling:
-    """``active``: the job's batches by id. ``feed`` tells the scheduler now, ``put`` later; ``in_spark`` cancels a batch."""
+    """``active``: the job's batches by id. ``feed`` tells the scheduler now, ``put`` later; ``in_spark`` cancels a batch;
+    ``token_of`` names what a task of Spark's wrote."""
 
     def __init__(
         self,
@@ -35,7 +36,9 @@ class Cancelling:
         feed: Callable[[ev.Event], None],
         put: Callable[[Any], None],
         now: Callable[[], float],
+        token_of: Callable[[int], int],
     ) -> None:
+        self._token_of = token_of
         self._active, self._killer = active, killer
         self._in_spark, self._discard, self._feed, self._put, self._now = in_spark, discard, feed, put, now
         self._give_up_at: dict[int, float] = {}
@@ -118,7 +121,7 @@ class Cancelling:
         for deploy in batch.deploys:
             places = np.flatnonzero(deploy.subtasks == gone.subtask)
             attempts, execution = deploy.attempts[places], (deploy.vertex, gone.subtask)
-            tokens = np.array([gone.token], dtype=np.int64)
+            tokens = np.array([self._token_of(gone.task)], dtype=np.int64)
             self._discard(DiscardExecutions(deploy.vertex, deploy.subtasks[places], attempts, tokens))
             if execution in batch.leaving and batch.close(execution, attempts.item()):
                 self._feed(_cancelled(self._now(), deploy.vertex, [(execution, attempts.item())]))

@@ -22,11 +22,11 @@ URGENT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskGone:
-    """The task with this id ran cancelled executions of the subtask, and runs no more: what it wrote can be deleted."""
+    """A task of Spark's ran cancelled executions of the subtask, and runs no more: what it wrote can be deleted."""
 
     batch: Batch
     subtask: int
-    token: int
+    task: int
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
@@ -9,21 +10,34 @@ from firesteel.journal.costs import earlier_costs
 from firesteel.journal.file import Journal
 from firesteel.options import PROGRESS, Options
 from firesteel.spark.driver.runtime import JobRun, submit
-from firesteel.spark.storage.directories import new_job_id
+from firesteel.spark.recovery.resuming import Resume, open_job
+from firesteel.spark.session.sessions import check_session, is_local
+from firesteel.spark.storage.directories import new_job_id, storage_root
 from firesteel.view import progress
 from firesteel.view.notebook.progress import notebook_view
 from firesteel.view.notebook.shell import show_tables
 
 
-def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
-    """Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work."""
+def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume = None) -> JobRun:
+    """``resume``: True: the last job of this place in the script goes on; text: the one with this id; None: as the options say.
+
+    Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work, and for a job that cannot
+    go on.
+    """
     show_tables()
-    job_id = new_job_id()
+    check_session(session)
+    opened = open_job(
+        compiled, options, resume, lambda: storage_root(options, shared=not is_local(session.sparkContext))
+    )
+    for decision in opened.decisions:
+        if opened.same is None:
+            warnings.warn(decision.reason, UserWarning, stacklevel=2)
+    job_id = new_job_id() if opened.same is None else opened.same.found.job_id
     journal = Journal.create(options, compiled.job_graph.name, job_id)
     instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))
     try:
         costs = earlier_costs(compiled.job_graph, options, journal.path)
-        return submit(compiled, session, options, instruments, job_id=job_id, costs=costs)
+        return submit(compiled, session, options, instruments, job_id=job_id, costs=costs, opened=opened)
     except BaseException:
         for instrument in instruments:
             instrument.close()

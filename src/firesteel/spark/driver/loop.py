@@ -22,6 +22,7 @@ from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.absorbing import Absorbing
 from firesteel.options import DATA_VOLUME_PER_TASK
+from firesteel.recovery.log import Durable, LogLost
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     BlockNodes,
@@ -65,6 +66,8 @@ from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
+from firesteel.spark.recovery.beginning import Beginning, Driver, FromNothing
+from firesteel.spark.recovery.gate import NO_RECOVERY, Recovery
 from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
@@ -100,11 +103,12 @@ _log = logging.getLogger("firesteel.spark")
 
 
 class Clock:
-    """Seconds since the job began, monotonic; ``of_wall`` places an executor's time of day on it."""
+    """Seconds since the job began, without those in which it had no driver, monotonic; ``of_wall`` places an executor's time of day on it."""
 
-    def __init__(self) -> None:
-        self._monotonic = time.monotonic()
-        self._wall = time.time()
+    def __init__(self, at: float = 0.0) -> None:
+        """``at``: what it shows now."""
+        self._monotonic = time.monotonic() - at
+        self._wall = time.time() - at
 
     def now(self) -> float:
         return time.monotonic() - self._monotonic
@@ -130,6 +134,8 @@ class DriverInput:
     """Vertex to its cloudpickled program."""
     record: Callable[[Any], None]
     clock: Clock
+    token_of: Callable[[int], int] = int
+    """Names what a task of Spark's writes (``JobInformation.token_of``)."""
     scratch: str | None = None
     """A directory of the job's on the driver's machine, if it has one."""
     nodes: NodeNames = field(default_factory=NodeNames)
@@ -141,6 +147,8 @@ class DriverInput:
     """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
     sockets: WorkerSockets = AS_THEY_ARE
+    recovery: Recovery = NO_RECOVERY
+    beginning: Beginning = field(default_factory=FromNothing)
 
 
 @dataclass(eq=False)
@@ -165,9 +173,12 @@ class JobDriver:
     def __init__(self, given: DriverInput) -> None:
         self._in = given
         self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._gate = given.recovery.begin(self._queue.put, given.clock.now, self._execute)
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put, given.sockets)
-        self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now)
+        self.outputs = Outputs(
+            given.compiled, given.store, given.job_id, self._queue.put, given.clock.now, step=self._gate.step
+        )
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
         self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
@@ -176,6 +187,7 @@ class JobDriver:
             given.store,
             given.job,
             given.job_id,
+            token_of=given.token_of,
             schema_of=self._schema_of,
             report=self._queue.put,
             now=given.clock.now,
@@ -198,6 +210,7 @@ class JobDriver:
             feed=self._feed,
             put=self._queue.put,
             now=given.clock.now,
+            token_of=given.token_of,
         )
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
@@ -267,7 +280,8 @@ class JobDriver:
             if self._in.slot_provisioning.mode is not None:
                 self._hear_of_workers(watcher)
             watcher.start()
-            self._feed(ev.JobStarted(at=self._now()))
+            for event in self._in.beginning.events(self._port()):
+                self._feed(event)
             while self._end is None:
                 self._digest(self._next_items())
             return JobEnd(self._end, self._decisions, self._cancelling.had_zombies or self._merger.has_zombies)
@@ -326,8 +340,11 @@ class JobDriver:
             self._cancelling.task_gone(item)
         elif isinstance(item, TasksLost):
             self._cancelling.tasks_lost(item)
+        elif isinstance(item, Durable | LogLost):
+            self._gate.take(item)
         elif isinstance(item, NarrowingDone):
-            self._feed(self._narrowing.apply(item, self._in.programs, self._now()))
+            self._gate.narrowed(item)
+            self._feed(self._narrow(item))
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):
@@ -496,8 +513,7 @@ class JobDriver:
         self._has_news = True
         with self._in.session.turn():
             commands = self._in.scheduler.handle(event)
-        for command in commands:
-            self._execute(command)
+        self._gate.heard(event, commands)
 
     def _execute(self, command: Command) -> None:
         action = self._actions.get(type(command))
@@ -534,6 +550,9 @@ class JobDriver:
         compiled = self._in.compiled
         absorb_in(compiled, Absorbing(command.vertex, command.build))
         self._in.programs[command.vertex] = serialise_program(compiled, compiled.job_graph.vertices[command.vertex])
+
+    def _narrow(self, done: NarrowingDone) -> ev.SourceNarrowed:
+        return self._narrowing.apply(done, self._in.programs, self._now())
 
     def _deploy(self, command: Deploy | DeployRegions) -> None:
         """One Spark job for all whose executions share tasks."""
@@ -581,6 +600,16 @@ class JobDriver:
 
     # --- the end ---------------------------------------------------------------------------------------------
 
+    def _port(self) -> Driver:
+        return Driver(
+            execute=self._execute,
+            narrowed=self._narrow,
+            staged=self.outputs.commits.update,
+            delete=self.outputs.delete,
+            stored=self._in.store.list,
+            now=self._now,
+        )
+
     def _stop_everything(self) -> None:
         """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
         for batch in self._active.values():
@@ -599,6 +628,7 @@ class JobDriver:
         self._sizes.close()
         self.outputs.close()
         self._in.session.close()
+        self._gate.close(None if self._end is None else self._end.status)
 
     def _now(self) -> float:
         return self._in.clock.now()

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,12 @@ from firesteel.options import (
     STORAGE_FILESYSTEM,
     Options,
 )
+from firesteel.recovery.log import FencedError
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.recovery.given import Given
+from firesteel.scheduler.recovery.side_inputs import DIRECT
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.exchanges import exchange_decisions
@@ -51,6 +54,8 @@ from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
+from firesteel.spark.recovery.beginning import Beginning, DriverIdentity
+from firesteel.spark.recovery.resuming import Opened, beginning_of, retain_seconds, side_inputs_of
 from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts, setting
@@ -61,7 +66,7 @@ from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, s
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
-from firesteel.task.executor.information import Blob, JobInformation
+from firesteel.task.executor.information import Blob, JobInformation, new_token_base
 
 EXIT_SECONDS = 8.0
 """Seconds that the process waits at its end for jobs that are still being cancelled."""
@@ -83,9 +88,10 @@ def submit(
     *,
     job_id: str | None = None,
     costs: StepCosts = NO_COSTS,
+    opened: Opened | None = None,
 ) -> JobRun:
     """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None. ``costs``: of steps, from
-    earlier runs.
+    earlier runs. ``opened``: the job that goes on, if any does; None: nothing of it is to outlive its driver.
 
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
@@ -94,7 +100,9 @@ def submit(
     try:
         check_session(session)
         with own_interrupts():
-            prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id(), costs)
+            prepared = _prepare(
+                compiled, session.sparkContext, options, job_id or new_job_id(), costs=costs, opened=opened
+            )
             run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
@@ -127,26 +135,43 @@ class Prepared:
     scheduler: Scheduler
     storage: JobStorage
     job: Blob
+    token_of: Callable[[int], int]
     memory_budget: int
     programs: dict[int, bytes]
     slot_provisioning: SlotProvisioning
     session: SessionJob
+    beginning: Beginning
     decisions: tuple[Decision, ...] = ()
     """On how the job will run, taken before it does."""
 
 
-def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str, costs: StepCosts) -> Prepared:
-    """Leaves nothing behind where it raises."""
+def _prepare(
+    compiled: CompiledJob,
+    context: Any,
+    options: Options,
+    job_id: str,
+    *,
+    costs: StepCosts,
+    opened: Opened | None,
+) -> Prepared:
+    """Leaves nothing behind where it raises, but what it had found."""
     with ExitStack() as undo:
-        prepared = _made(compiled, context, options, job_id, undo, costs=costs)
+        prepared = _made(compiled, context, options, job_id, undo, costs=costs, opened=opened)
         undo.pop_all()
         return prepared
 
 
 def _made(
-    compiled: CompiledJob, context: Any, options: Options, job_id: str, undo: ExitStack, *, costs: StepCosts
+    compiled: CompiledJob,
+    context: Any,
+    options: Options,
+    job_id: str,
+    undo: ExitStack,
+    *,
+    costs: StepCosts,
+    opened: Opened | None,
 ) -> Prepared:
-    slots = context.defaultParallelism
+    same = None if opened is None else opened.same
     queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
     in_order = queue is not None and queue.result == BOUNDED
     slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
@@ -155,19 +180,33 @@ def _made(
     )
     undo.callback(session.close)
     join = session.join if shares_slots(slot_provisioning.mode) else None
-    request_seconds, task_memory = LateNumber(), LateNumber()
-    scheduler = create_scheduler(
-        compiled.job_graph,
-        options,
-        slots,
-        request_seconds,
+    given = Given(
+        slots=context.defaultParallelism,
         in_order=in_order,
         slot_mode=slot_provisioning.mode,
-        join=join,
-        costs=costs,
-        task_memory=task_memory,
         cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
+        costs=costs,
+        request_seconds=None,
+        task_memory=None,
     )
+    request_seconds, task_memory = LateNumber(), LateNumber()
+    side_inputs = side_inputs_of(opened, options)
+    if same is None:
+        scheduler = create_scheduler(
+            compiled.job_graph,
+            options,
+            given.slots,
+            request_seconds,
+            in_order=in_order,
+            slot_mode=slot_provisioning.mode,
+            join=join,
+            costs=costs,
+            task_memory=task_memory,
+            cold_start=given.cold_start,
+            side_inputs=side_inputs or DIRECT,
+        )
+    else:
+        scheduler = same.replayed.scheduler
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
@@ -178,15 +217,20 @@ def _made(
     beside = modules_beside(programs.values())
     needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
     modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-    storage = JobStorage(root, job_id, context.applicationId, filesystem)
+    retain, epoch = retain_seconds(options), 1 if same is None else same.found.epoch
+    storage = JobStorage(root, job_id, context.applicationId, filesystem, epoch=epoch, retain=retain)
     there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
     storage.sweep()
-    undo.callback(storage.remove)
-    storage.create()
+    if same is None:
+        undo.callback(storage.remove)
+        storage.create()
+    else:
+        storage.claim()
     if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
         request_seconds.tell(storage.request_seconds())
     budget = _memory_budget(context, options, there.memory)
     task_memory.tell(budget)
+    token_base = new_token_base(() if same is None else same.found.token_bases)
     information = JobInformation(
         job_id=job_id,
         store=storage.store,
@@ -201,9 +245,17 @@ def _made(
         failed_rows=options[FAILED_ROWS],
         engine=None if ours else engine_of(context, programs.values(), there=there.engine),
         modules=beside,
+        token_base=token_base,
     )
-    decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
-    return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)
+    queueing = () if queue is None else (queue,)
+    decisions = (*queueing, *slot_provisioning.decisions(), *(() if opened is None else opened.decisions))
+    job, token_of = Blob.of(information), information.token_of
+    measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
+    driver = DriverIdentity(epoch, token_base, context.applicationId)
+    beginning = beginning_of(opened, compiled, options, storage, given=measured, side_inputs=side_inputs, driver=driver)
+    return Prepared(
+        scheduler, storage, job, token_of, budget, programs, slot_provisioning, session, beginning, decisions
+    )
 
 
 class JobRun:
@@ -226,14 +278,16 @@ class JobRun:
         self._scheduler = prepared.scheduler
         self._storage = prepared.storage
         self._job = prepared.job
+        self._token_of = prepared.token_of
         self._memory_budget = prepared.memory_budget
         self._decisions = [*exchange_decisions(compiled), *prepared.decisions]
         self._programs = prepared.programs
         self._slot_provisioning = prepared.slot_provisioning
         self._session = prepared.session
+        self._beginning = prepared.beginning
         self._begun: list[Any] = []
-        self._copies: list[tuple[Any, bytes]] = []
-        """Each sink and a copy of it, pickled as it was after ``begin``."""
+        self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
+        """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""
         self._wait_for: list[tuple[threading.Event, str]] = []
         """Ends of earlier jobs, and what this one waits for, as a sentence."""
         self._driver: JobDriver | None = None
@@ -355,11 +409,11 @@ class JobRun:
                 if self._cancel_reason is not None:
                     raise JobCancelledError(f"The job '{self.job_name}' was cancelled: {self._cancel_reason}.")
         for vertex, sinks in self._compiled.sinks.items():
-            for sink in sinks:
-                sink.begin(self.job_id)
+            for place, sink in enumerate(sinks):
+                self._beginning.begin_sink(vertex, place, sink)
                 self._begun.append(sink)
             self._programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
-            self._copies += [(sink, dumps(sink)) for sink in sinks]
+            self._copies.update(((vertex, place), (sink, dumps(sink))) for place, sink in enumerate(sinks))
 
     def _drive(self) -> JobEnd:
         self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
@@ -373,9 +427,10 @@ class JobRun:
                 job_id=self.job_id,
                 store=self._storage.store,
                 job=self._job,
+                token_of=self._token_of,
                 programs=self._programs,
                 record=self._instruments.record,
-                clock=Clock(),
+                clock=Clock(self._beginning.at),
                 scratch=self._storage.scratch,
                 nodes=NodeNames(self._context.applicationId, self._options[NODE_VARIABLE]),
                 look_seconds=look_seconds(self._options),
@@ -384,6 +439,8 @@ class JobRun:
                 data_volume=self._options[DATA_VOLUME_PER_TASK],
                 session=self._session,
                 sockets=worker_sockets(self._context),
+                recovery=self._beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
+                beginning=self._beginning,
             )
         )
         with self._lock:
@@ -395,6 +452,8 @@ class JobRun:
     def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
         """Removes all but the persistent results, whatever happened."""
         self._session.close()
+        if isinstance(error, FencedError):
+            return self._left_to_another(error)
         finished = error is None and end is not None
         persistent = {gate.dataset: gate for gate in end.status.persistent} if finished and end else {}
         if not finished:
@@ -426,6 +485,25 @@ class JobRun:
         quietly(self._instruments.close)
         return outcome
 
+    def _left_to_another(self, error: FencedError) -> JobOutcome:
+        """Another driver goes on with the job: all that is on storage, staged outputs too, is that one's."""
+        self._storage.remove_scratch()
+        outcome = JobOutcome(
+            job_id=self.job_id,
+            job_name=self.job_name,
+            status=JobStatus.FAILED,
+            duration=time.monotonic() - self._started,
+            decisions=list(self._decisions),
+            journal=self._instruments.journal_path(),
+            store=self._storage.store,
+            persistent={},
+            kept=set(),
+            open=set(),
+            error=error,
+        )
+        quietly(self._instruments.close)
+        return outcome
+
     def _superfluous(self, persistent: dict[int, Any]) -> list[str]:
         keep = {name for gate in persistent.values() for name in object_names(gate)}
         return [name for name in self._storage.store.list() if name not in keep]
@@ -443,7 +521,7 @@ class JobRun:
 
         The user's sink may have begun another job by now, so this one's clean-up is told to a copy that knows only it.
         """
-        for sink, copy in self._copies:
+        for sink, copy in self._copies.values():
             if not finished and not self._is_published(sink):
                 quietly(lambda copy=copy: pickle.loads(copy).abort([]))
         if not persistent:

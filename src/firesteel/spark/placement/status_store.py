@@ -17,7 +17,7 @@ SETTLE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SparkTask:
-    """``id``: Spark's, our token. ``index``: within its stage. ``launched``: seconds since the epoch. ``again``: Spark started it
+    """``id``: Spark's, the lower bits of our token. ``index``: within its stage. ``launched``: seconds since the epoch. ``again``: Spark started it
     again by itself; such a task ends at once. ``error``: why it ended, as Spark says it; empty while it runs."""
 
     id: int

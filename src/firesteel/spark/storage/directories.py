@@ -1,7 +1,8 @@
 """Directories of jobs' results: a root directory, in it one directory per job and beside each an owner's mark.
 
 The mark names the machine, since which boot, and the process. A later job finds the directories of drivers that were killed
-on this machine and removes them; those of other machines (and of before a reboot) and of living drivers are left alone.
+on this machine and removes them, once they are not kept for a resume any more; those of other machines (and of before a reboot) and of
+living drivers are left alone.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
+from firesteel.recovery.places import MARK, SCRATCH, directory_name, job_and_epoch
+from firesteel.recovery.retention import RETAIN, is_kept
 from firesteel.results.storage.filesystem import open_location
 from firesteel.results.storage.owner import is_dead, myself
 from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
 
-PREFIX = "firesteel-job-"
-MARK = ".owner.json"
-SCRATCH = ".scratch"
 REMOVED = ".removed"
 MEASURED_REQUESTS = 3
 READER_SECONDS = 60e-6
@@ -38,23 +38,51 @@ _INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": 
 
 
 class JobStorage:
-    """The storage of one job. ``root``: directory or URL; ``store``: the job's own directory in it."""
+    """The storage of one job. ``root``: directory or URL; ``store``: the job's own directory in it. ``epoch``: which driver of the job
+    this is; ``retain``: seconds for which the results are kept if it dies."""
 
-    def __init__(self, root: str, job_id: str, application: str, filesystem: str | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        job_id: str,
+        application: str,
+        filesystem: str | None = None,
+        *,
+        epoch: int = 1,
+        retain: float = 0.0,
+    ) -> None:
         self.root = root
         self.job_id = job_id
+        self.epoch = epoch
+        self.retain = retain
         self._filesystem = filesystem
-        self.store = ResultStore(f"{root.rstrip('/')}/{PREFIX}{job_id}", filesystem)
+        self._name = directory_name(job_id, epoch)
+        self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
 
     def create(self) -> None:
         """Makes the mark, then the directories. Raises UsageError or StorageError."""
+        self._mark()
+        self.store.create()
+        self._make_scratch()
+
+    def claim(self) -> None:
+        """Marks the directory, which was another driver's, as this one's. Raises StorageError."""
+        self._mark()
+        for epoch in range(1, self.epoch):
+            with suppress(OSError):
+                self._fs.delete_file(f"{self._path}/{directory_name(self.job_id, epoch)}{MARK}")
+        self._make_scratch()
+
+    def _mark(self) -> None:
         mark = {**myself(), "application": self._application, "at": time.time()}
+        if self.retain:
+            mark[RETAIN] = self.retain
 
         def write_mark() -> None:
             self._fs.create_dir(self._path, recursive=True)
-            with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
+            with self._fs.open_output_stream(self._mark_path) as stream:
                 stream.write(json.dumps(mark).encode())
 
         try:
@@ -65,9 +93,15 @@ class JobStorage:
                 hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
                 errno=error.errno,
             ) from error
-        self.store.create()
+
+    def _make_scratch(self) -> None:
         if self.scratch is not None:
             Path(self.scratch).mkdir(exist_ok=True)
+
+    @property
+    def directory(self) -> Path | None:
+        """Returns the job's directory as a path of this machine's file systems; None if it lies elsewhere."""
+        return Path(self._path) / self._name if self.store.is_local else None
 
     def request_seconds(self) -> float:
         """Returns the seconds that reading one slice of an object takes: opening it, one request, and the reader's own work.
@@ -95,7 +129,7 @@ class JobStorage:
     @property
     def scratch(self) -> str | None:
         """Returns the directory in which tasks of this machine may spill; None if the root is not on a file system."""
-        return f"{self._path}/{PREFIX}{self.job_id}{SCRATCH}" if self.store.is_local else None
+        return f"{self._path}/{self._name}{SCRATCH}" if self.store.is_local else None
 
     def remove_scratch(self) -> None:
         if self.scratch is not None:
@@ -107,33 +141,33 @@ class JobStorage:
         with suppress(OSError, FiresteelError):
             self.store.delete_all()
             with suppress(FileNotFoundError):
-                retried(lambda: self._fs.delete_file(self._mark_path(self.job_id)))
+                retried(lambda: self._fs.delete_file(self._mark_path))
 
     def sweep(self) -> list[str]:
-        """Removes what drivers that are no more left behind; their job ids. Never raises."""
+        """Removes what drivers that are no more left behind, and what is not kept any more; their job ids. Never raises."""
         removed: list[str] = []
         with suppress(OSError, pa.ArrowException, FiresteelError):
             for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
-                name = info.base_name
-                if not (name.startswith(PREFIX) and name.endswith(MARK)):
-                    continue
-                job_id = name[len(PREFIX) : -len(MARK)]
-                if job_id != self.job_id and self._is_orphan(info.path):
-                    orphan = ResultStore(f"{self.root.rstrip('/')}/{PREFIX}{job_id}", self._filesystem)
+                directory = info.base_name.removesuffix(MARK)
+                owned = job_and_epoch(directory) if directory != info.base_name else None
+                if owned is not None and owned[0] != self.job_id and self._is_orphan(directory):
+                    orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
                     orphan.delete_all()
                     if orphan.is_local:
-                        _remove_scratch(Path(f"{self._path}/{PREFIX}{job_id}{SCRATCH}"))
+                        _remove_scratch(Path(f"{self._path}/{directory}{SCRATCH}"))
                     self._fs.delete_file(info.path)
-                    removed.append(job_id)
+                    removed.append(owned[0])
         return removed
 
-    def _mark_path(self, job_id: str) -> str:
-        return f"{self._path}/{PREFIX}{job_id}{MARK}"
+    @property
+    def _mark_path(self) -> str:
+        return f"{self._path}/{self._name}{MARK}"
 
-    def _is_orphan(self, path: str) -> bool:
+    def _is_orphan(self, directory: str) -> bool:
         try:
-            with self._fs.open_input_stream(path) as stream:
-                return is_dead(json.loads(stream.read()))
+            with self._fs.open_input_stream(f"{self._path}/{directory}{MARK}") as stream:
+                mark = json.loads(stream.read())
+            return is_dead(mark) and not is_kept(self._fs, f"{self._path}/{directory}", mark)
         except (OSError, ValueError):
             return False  # being written or being removed just now
 

@@ -22,8 +22,10 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
+from firesteel.recovery.places import MARK, PREFIX, SCRATCH, job_and_epoch
+from firesteel.recovery.retention import is_kept
 from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
-from firesteel.spark.storage.directories import MARK, PREFIX, REMOVED, SCRATCH, open_root, storage_root
+from firesteel.spark.storage.directories import REMOVED, open_root, storage_root
 
 UNMARKED_SECONDS = 3600.0
 """Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""
@@ -91,7 +93,8 @@ class Leftovers:
             self._fs.delete_file(path)
 
     def _job(self, job_id: str, infos: list[Any]) -> LeftOver:
-        mark = next((info for info in infos if info.base_name.endswith(MARK)), None)
+        marks = [info for info in infos if info.base_name.endswith(MARK)]
+        mark = max(marks, key=lambda info: _owned(info.base_name)[1], default=None)
         size = files = 0
         at = 0.0
         for info in [each for top in infos for each in self._below(top)]:
@@ -115,6 +118,8 @@ class Leftovers:
             with self._fs.open_input_stream(path) as stream:
                 mark = json.loads(stream.read())
             owner = owner_of(mark)
+            if owner is Owner.DEAD and is_kept(self._fs, path.removesuffix(MARK), mark):
+                return Owner.KEPT
         except (OSError, ValueError):
             return Owner.UNKNOWN  # being written or being removed just now
         was_here = owner is Owner.ELSEWHERE and self._private and _before_boot(str(mark.get("host")))
@@ -130,8 +135,12 @@ def _before_boot(host: str) -> bool:
 
 
 def _job_of(name: str) -> str:
-    rest = name[len(PREFIX) :].removesuffix(REMOVED)
-    return rest.removesuffix(MARK).removesuffix(SCRATCH)
+    return _owned(name.removesuffix(REMOVED).removesuffix(SCRATCH))[0]
+
+
+def _owned(name: str) -> tuple[str, int]:
+    """Job and epoch of a directory or its mark."""
+    return job_and_epoch(name.removesuffix(MARK)) or (name, 1)
 
 
 def _scratch() -> Iterator[LeftOver]:

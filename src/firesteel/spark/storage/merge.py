@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from firesteel.results.storage.store import ResultStore, merged_name
+from firesteel.results.storage.store import ResultStore, merged_name, merged_token
 from firesteel.scheduler.kernel.commands import MergePartitions, ReleaseMerged
 from firesteel.scheduler.kernel.events import PartitionsMerged
 from firesteel.spark.driver.batch import java_range
@@ -22,7 +22,7 @@ from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.task.executor.failures import describe_failure
-from firesteel.task.executor.information import Blob, JobInformation
+from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation
 from firesteel.task.executor.spark_task import extend_module_path
 
 _log = logging.getLogger("firesteel.spark")
@@ -50,8 +50,9 @@ class MergeFunction:
         from pyspark import TaskContext
 
         task: Any = TaskContext.get()
+        job: JobInformation = self.job.load()
+        token, again = job.token_of(task.taskAttemptId()), task.attemptNumber() > 0
         for group in groups:
-            token, again = task.taskAttemptId(), task.attemptNumber() > 0
             try:
                 yield MergedGroup(group, token, self.merge(group, token), again=again)
             except Exception as error:
@@ -89,11 +90,13 @@ class Merger:
         job: Blob,
         job_id: str,
         *,
+        token_of: Callable[[int], int] = int,
         schema_of: Callable[[int], Any],
         report: Callable[[Any], None],
         now: Callable[[], float],
     ) -> None:
         self._context, self._store, self._job, self._job_id = context, store, job, job_id
+        self._token_base = token_of(0)
         self._schema_of, self._report, self._now = schema_of, report, now
         self._running: list[_Running] = []
         self._broken = False
@@ -162,12 +165,19 @@ class Merger:
             pools.give_back(pool)
 
     def _remove_losers(self, merge: MergePartitions, answer: PartitionsMerged) -> None:
-        """Objects of tasks that were lost, or run once more, or whose word was lost with the Spark job."""
+        """Objects of this driver's tasks that were lost, or run once more, or whose word was lost with the Spark job."""
         bounds, dataset = merge.bounds.tolist(), merge.gate.dataset
         columns = zip(answer.groups.tolist(), answer.tokens.tolist(), strict=True)
         keep = {merged_name(dataset, bounds[g], bounds[g + 1], token) for g, token in columns}
-        prefix = f"d{dataset}-m"
-        self._store.delete([name for name in self._store.list() if name.startswith(prefix) and name not in keep])
+        own = [
+            name
+            for name in self._store.list()
+            if (token := merged_token(name, dataset)) is not None and self._is_own(token)
+        ]
+        self._store.delete([name for name in own if name not in keep])
+
+    def _is_own(self, token: int) -> bool:
+        return token >> TASK_BITS == self._token_base >> TASK_BITS
 
 
 def names_of(release: ReleaseMerged) -> list[str]:

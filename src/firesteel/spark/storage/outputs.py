@@ -6,7 +6,7 @@ Called in the job's thread; the work itself is done in others, which report what
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,11 @@ class Outputs:
         job_id: str,
         report: Callable[[ev.Event], None],
         now: Callable[[], float],
+        *,
+        step: Callable[[int, int, str], None] = lambda vertex, sink, step: None,
     ) -> None:
+        """``step``: makes durable how far a sink of a vertex has come (``Gate.step``)."""
+        self._step = step
         self._compiled = compiled
         self._store = store
         self._report = report
@@ -76,6 +80,10 @@ class Outputs:
             for sink, commit in zip(sinks, self.commits.pop((discard.vertex, *name), ()), strict=False):
                 self._cleaner.call(lambda sink=sink, commit=commit: sink.abort([pickle.loads(commit)]))
 
+    def delete(self, names: Sequence[str]) -> None:
+        """Objects of which nobody will ask."""
+        self._cleaner.delete(names)
+
     def verify(self, command: VerifyPartitions) -> None:
         self._cleaner.call(partial(self._verify, command))
 
@@ -104,6 +112,9 @@ class Outputs:
         """In its own thread: publishes each sink's winners, in subtask order."""
         event: ev.Event
         try:
+            for vertex in command.winners:
+                for place in range(len(self._compiled.sinks.get(vertex, ()))):
+                    self._step(vertex, place, "publishing")
             publish(
                 [
                     (sink, [pickle.loads(commits[i]) for _attempt, commits in winners])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import secrets
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +16,19 @@ from firesteel.task.executor.modules import ModuleSource
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
+TASK_BITS = 40
+"""Lower bits of a token: Spark's id of the task's attempt. The upper ones are its driver's."""
+DRIVER_BITS = 22
+"""With them a token is less than half of the largest int64, so that differences of tokens are int64, too."""
 CACHED_BYTES = 32 << 20
 """Bytes of decoded job and vertex informations and gates that a worker process remembers."""
+
+
+def new_token_base(taken: Collection[int] = ()) -> int:
+    """Returns the upper bits of a driver's tokens, drawn at random, none of ``taken``: two drivers of one directory never write one name."""
+    while (base := secrets.randbits(DRIVER_BITS) << TASK_BITS) in taken:
+        pass
+    return base
 
 
 class LruBytes(Generic[K, V]):
@@ -88,6 +100,12 @@ class JobInformation:
     """The driver's, of a job with fragments whose workers may have other packages."""
     modules: tuple[ModuleSource, ...] = ()
     """The user's own, by name."""
+    token_base: int = 0
+    """Of the driver (:func:`new_token_base`)."""
+
+    def token_of(self, task: int) -> int:
+        """Returns the token of what this Spark task writes; ``task``: its attempt id, which every application counts from 0."""
+        return self.token_base | task
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,11 +261,19 @@ class _Execution:
         self.part = part
         self.descriptor = descriptor
         task = _spark_task(SparkTask)
-        self.token: int = task.taskAttemptId()
+        self.token = self._token(function.job, task.taskAttemptId())
         self.runs_again = task.attemptNumber() > 0
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
         self.place = here()
+
+    @staticmethod
+    def _token(job: Blob, task: int) -> int:
+        try:
+            information: JobInformation = job.load()
+        except Exception:  # told when it is loaded to be run; nothing will be written under this token
+            return task
+        return information.token_of(task)
 
     @property
     def identity(self) -> tuple[int, int, int]:

@@ -132,6 +132,17 @@ class FileSource:
         return [at(folder) for folder in self._found.folders], [at(root) for root in roots]
 
     @property
+    def found(self) -> InputFiles:
+        """The files as they were listed, also those that filters leave out."""
+        assert self._found is not None, "files are listed on the driver"
+        return self._found
+
+    @staticmethod
+    def paths_of(split: Iterable[Any]) -> list[str]:
+        """The files that a split (its payload) is of."""
+        return [getattr(part, "piece", part).path for part in split]
+
+    @property
     def is_filtered(self) -> bool:
         """Rows or whole files are left out by filters."""
         return bool(self._conjuncts or self.pruned)

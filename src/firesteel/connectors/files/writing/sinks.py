@@ -62,6 +62,8 @@ class FileSink:
     extension = ""
     chunk_bytes = 1 << 20
     supports_concurrent_execution_attempts = True
+    goes_on = True
+    """Another driver can take over what it has staged (:meth:`go_on`)."""
 
     def __init__(
         self,
@@ -199,6 +201,14 @@ class FileSink:
         self._tag = uuid.uuid4().hex[:12]
         self._staging = Staging(self.target, job_id)
         self._staging.make()
+
+    def go_on(self, begun: Any) -> bool:
+        """In the place of ``begin``, in a job that goes on: takes over what was staged. ``begun``: a copy of this sink, pickled after its
+        ``begin`` by a driver that died before it published anything. Returns False if that cannot be."""
+        if type(begun) is not type(self) or not self.goes_on:
+            return False
+        self.__dict__.update(begun.__dict__)
+        return self._ignored or (self._staging is not None and self._staging.adopt())
 
     # --- executor ---
 

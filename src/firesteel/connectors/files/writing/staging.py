@@ -44,6 +44,14 @@ class Staging:
             self._remove_parents()
             raise
 
+    def adopt(self) -> bool:
+        """Marks the directory, which was another process', as this one's. Returns False if it is gone."""
+        with storage_errors(self.target.label):
+            if self._kind(self.attempts.path) is not pafs.FileType.Directory:
+                return False
+            mark_owner(self.target, self.path)
+        return True
+
     @property
     def attempts(self) -> Location:
         """The directory that attempts write to."""

@@ -1,0 +1,164 @@
+"""Code objects: a digest of what they do, and the names that they read.
+
+Instructions count with their constants, names and variables, not the file, lines, docstrings, or the place of a constant in its table.
+"""
+
+from __future__ import annotations
+
+import dis
+import marshal
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from firesteel.compile.identity.digests import digest
+
+_CONST = frozenset(dis.hasconst)
+_EXTENDED = dis.opmap["EXTENDED_ARG"]
+_IDLE = frozenset((dis.opmap["CACHE"], dis.opmap["NOP"]))
+_GLOBALS = {dis.opmap[n] for n in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if n in dis.opmap}
+_ATTRIBUTES = {dis.opmap[n] for n in ("LOAD_ATTR", "LOAD_METHOD") if n in dis.opmap}
+_STORE_NAME, _IMPORT, _IMPORT_FROM = (dis.opmap[n] for n in ("STORE_NAME", "IMPORT_NAME", "IMPORT_FROM"))
+_SHIFTED = {dis.opmap["LOAD_GLOBAL"]: 1}
+"""Bits behind the number of a name."""
+if sys.version_info >= (3, 12):
+    _SHIFTED |= {dis.opmap["LOAD_ATTR"]: 1, dis.opmap["LOAD_SUPER_ATTR"]: 2}
+_NAMED = frozenset(dis.hasname)
+_SMALL_INT = dis.opmap.get("LOAD_SMALL_INT", -1)
+_HAS_DOCSTRING = 0x4000000
+_SAYS_NOTHING = frozenset({"__doc__", "__firstlineno__"})
+"""Set in the body of a class to the constant before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """``import module`` or, with ``names``, ``from module import names``, in ``level`` dots."""
+
+    module: str
+    names: tuple[str, ...]
+    level: int
+
+
+Read = tuple[str, tuple[str, ...]]
+"""A name, and the attributes that follow: ``np.random.rand`` is ("np", ("random", "rand"))."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """``reads``: globals, or builtins. ``attributes``: all names of attributes that are read of anything."""
+
+    digest: bytes
+    reads: tuple[Read, ...]
+    imports: tuple[Import, ...]
+    attributes: frozenset[str]
+
+
+@lru_cache(maxsize=4096)
+def _facts_of(key: _ByIdentity) -> CodeFacts:
+    return _looked_into(key.code)
+
+
+class _ByIdentity:
+    """A code object as a key of a cache: two that are equal may hold constants that are not the same."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+
+    def __hash__(self) -> int:
+        return id(self.code)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and other.code is self.code
+
+
+def code_facts(code: types.CodeType) -> CodeFacts:
+    """With all code within it."""
+    return _facts_of(_ByIdentity(code))
+
+
+def _looked_into(code: types.CodeType) -> CodeFacts:
+    parts: list[bytes] = []
+    inner: list[CodeFacts] = []
+    reads: dict[Read, None] = {}
+    imports: dict[Import, None] = {}
+    attributes: set[str] = set()
+    begun: tuple[str, ...] = ()
+    """The global that was read just now, and its attributes."""
+    loaded: list[Any] = []
+    """The constants of the instructions just before."""
+    for opcode, argument in _instructions(code.co_code):
+        name = code.co_names[argument >> _SHIFTED.get(opcode, 0)] if opcode in _NAMED else ""
+        if begun and opcode not in _ATTRIBUTES:
+            reads[begun[0], begun[1:]] = None
+        if opcode in _GLOBALS:
+            begun = (name,)
+        elif opcode in _ATTRIBUTES:
+            attributes.add(name)
+            begun = (*begun, name) if begun else ()
+        else:
+            begun = ()
+        if opcode == _IMPORT:
+            imports[_import(name, loaded)] = None
+        elif opcode == _STORE_NAME and name in _SAYS_NOTHING and loaded:
+            parts.pop()
+            continue
+        if opcode in _CONST:
+            constant = code.co_consts[argument]
+            loaded = [*loaded[-1:], constant]
+            inner += [code_facts(constant)] if isinstance(constant, types.CodeType) else []
+            parts.append(bytes((opcode,)) + _constant(constant))
+        else:
+            loaded = [*loaded[-1:], argument] if opcode == _SMALL_INT else []
+            bits = argument & ((1 << _SHIFTED.get(opcode, 0)) - 1) if name else argument
+            parts.append(bytes((opcode,)) + bits.to_bytes(4, "little") + name.encode())
+    for one in inner:
+        reads |= dict.fromkeys(one.reads)
+        imports |= dict.fromkeys(one.imports)
+        attributes |= one.attributes
+    return CodeFacts(digest(*parts, *_signature(code)), tuple(reads), tuple(imports), frozenset(attributes))
+
+
+def _instructions(code: bytes) -> Iterator[tuple[int, int]]:
+    extended = 0
+    for place in range(0, len(code), 2):
+        opcode, argument = code[place], code[place + 1] | extended
+        if opcode == _EXTENDED:
+            extended = argument << 8
+        elif opcode not in _IDLE:
+            extended = 0
+            yield opcode, argument
+
+
+def _import(module: str, loaded: list[Any]) -> Import:
+    """``loaded``: level and names, as the compiler puts them."""
+    level, names = loaded if len(loaded) == 2 else (0, None)
+    return Import(module, tuple(names) if isinstance(names, tuple) else (), level if isinstance(level, int) else 0)
+
+
+def _signature(code: types.CodeType) -> Iterator[bytes]:
+    names = code.co_varnames, code.co_freevars, code.co_cellvars
+    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_HAS_DOCSTRING
+    yield marshal.dumps((code.co_name, names, counts), 2)
+    yield code.co_exceptiontable
+
+
+def _constant(value: Any) -> bytes:
+    """Exact: 1, 1.0 and True are three."""
+    match value:
+        case types.CodeType():
+            return b"c" + code_facts(value).digest
+        case tuple():
+            return b"t" + digest(*map(_constant, value))
+        case frozenset():
+            return b"s" + digest(*sorted(map(_constant, value)))
+        case slice():  # from Python 3.14 on
+            return b"l" + digest(*map(_constant, (value.start, value.stop, value.step)))
+        case _ if value is Ellipsis:
+            return b"e" * (1 + 16)
+        case _:
+            return b"v" + digest(marshal.dumps(value, 2))

@@ -1,0 +1,106 @@
+"""Functions that go by value: those of the script, nested ones, lambdas. Their code, defaults, closures, and the globals that they read."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import types
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from firesteel.compile.identity import named
+from firesteel.compile.identity.code import code_facts
+from firesteel.compile.identity.digests import digest, of_names
+from firesteel.compile.identity.values import shown
+
+if TYPE_CHECKING:
+    from firesteel.compile.identity.walk import Walk
+
+_SAID_ELSEWHERE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+"""Values with facts of their own."""
+
+
+def importable(value: Any) -> tuple[str, str] | None:
+    """The module and name by which workers import a function or class; None: it is shipped by value."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or named.is_by_value(module):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return (module, name) if found is value else None
+
+
+def of_function(walk: Walk, function: types.FunctionType) -> bytes:
+    where = importable(function)
+    if where is not None:
+        return named.reference(walk, *where)
+    names = function.__globals__
+    if names.get(function.__qualname__) is function:
+        key = ("function", walk.known.namespace(names), function.__qualname__)
+        return walk.item(key, partial(_by_value, walk, function))
+    return b"d" + _by_value(walk, function)
+
+
+def _by_value(walk: Walk, function: types.FunctionType) -> bytes:
+    name = function.__qualname__.rpartition("<locals>.")[2]
+    facts = code_facts(function.__code__)
+    with walk.within(name):
+        walk.note(f"code of {name}", facts.digest)
+        parts = [facts.digest, function.__name__.encode()]
+        parts += [_part(walk, f"default of {one} in {name}", value) for one, value in _defaults(function)]
+        parts += [_part(walk, f"captured {one} of {name}", value) for one, value in _captured(function)]
+        parts += [_global(walk, function, read, path, name) for read, path in sorted(facts.reads)]
+        named.code(walk, facts, str(function.__globals__.get("__package__") or ""))
+        parts += [walk.by_name(b"annotations", _annotations(function)), walk.by_name(b"attributes", vars(function))]
+    return digest(*parts)
+
+
+def _part(walk: Walk, name: str, value: Any) -> bytes:
+    found = digest(walk.encoded(value))
+    if not isinstance(value, _SAID_ELSEWHERE):
+        walk.note(name, found, shown(value))
+    return digest(of_names(name), found)
+
+
+def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    code, given = function.__code__, function.__defaults__ or ()
+    first = code.co_argcount - len(given)
+    yield from zip(code.co_varnames[first : code.co_argcount], given, strict=True)
+    yield from sorted((function.__kwdefaults__ or {}).items())
+
+
+def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not bound yet
+            yield name, types.CellType()
+
+
+def _global(walk: Walk, function: types.FunctionType, name: str, path: tuple[str, ...], reader: str) -> bytes:
+    names = function.__globals__
+    if name not in names:
+        if hasattr(builtins, name):
+            walk.uses(f"builtins.{name}")
+        return of_names("builtin", name)
+    value = names[name]
+    if isinstance(value, types.ModuleType):
+        return digest(of_names(name), named.of_module(walk, value, path))
+    if path and isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        walk.uses(".".join((str(value.__module__), value.__qualname__, *path)))
+    key = ("global", walk.known.namespace(names), name)
+    return digest(of_names(name), walk.item(key, partial(_value_of_global, walk, name, value, reader)))
+
+
+def _value_of_global(walk: Walk, name: str, value: Any, reader: str) -> bytes:
+    with walk.within(reader):
+        return _part(walk, f"global {name}", value)
+
+
+def _annotations(function: types.FunctionType) -> dict[str, Any]:
+    try:
+        return dict(function.__annotations__)
+    except Exception:  # from Python 3.14 on they are evaluated now
+        return {}

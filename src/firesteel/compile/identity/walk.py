@@ -1,0 +1,259 @@
+"""A value as it would be shipped, as a digest: by what it holds where it goes by value, by name where it goes by name.
+
+What has a name (functions and globals of the script, statements of the user's modules) is looked into once and stands as an *item*
+beside the value, so that functions may call each other in circles; all else is digested where it is met. A circle of plain objects
+counts by how far up it closes. What cannot be looked into equals nothing, with the reason.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import marshal
+import types
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Any
+
+from firesteel.compile.identity import classes, functions, named, ours
+from firesteel.compile.identity.code import code_facts
+from firesteel.compile.identity.digests import digest, never, of_data, of_names
+from firesteel.compile.identity.facts import Fact
+from firesteel.compile.identity.known import Known
+from firesteel.compile.identity.marks import outside
+
+_ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+_LONG = 1 << 16
+_DEEPEST = 100
+"""Values within values."""
+_MOST_MET_AGAIN = 20_000
+"""Visits to values on circles that were visited before: with more the walk might not end."""
+_NO_CIRCLE = 1 << 30
+Key = tuple[str, ...]
+
+
+class Walk:
+    """The walk through one vertex' program. ``routes``: by number of a route the place of its output; ``sides``: by name of a build side the
+    place of its gate: both are numbered anew in every job."""
+
+    def __init__(
+        self, known: Known, routes: Mapping[int, int] | None = None, sides: Mapping[str, int] | None = None
+    ) -> None:
+        self.known = known
+        self.routes, self.sides = routes or {}, sides or {}
+        self.facts: dict[str, Fact] = {}
+        self.unprovable: dict[str, None] = {}
+        self._items: dict[Key, bytes] = {}
+        self._todo: list[tuple[Key, Callable[[], bytes]]] = []
+        self._done: dict[int, tuple[Any, bytes]] = {}
+        self._open: dict[int, int] = {}
+        self._lowest = _NO_CIRCLE
+        """The outermost open value that the present one refers back to."""
+        self._visits = 0
+        self._on_circles: set[int] = set()
+        self._met_again = 0
+        self._where = ""
+
+    # --- what is found ---
+
+    def finish(self) -> bytes:
+        """Looks into all items; returns a digest of them, but for those that turned out to be nothing."""
+        while self._todo:
+            key, look = self._todo.pop()
+            self._items[key] = self._tried(key, look)
+        return digest(*(of_names(*key) + self._items[key] for key in sorted(self._items) if self._items[key]))
+
+    def _tried(self, key: Key, look: Callable[[], bytes]) -> bytes:
+        try:
+            return look()
+        except Exception as error:  # of the user's objects, or too deep for Python
+            return self.unknowable(f"uses {key[-1]}, which cannot be looked into ({type(error).__name__})")
+
+    def item(self, key: Key, look: Callable[[], bytes]) -> bytes:
+        """Returns what stands for something that has a name and is looked into once."""
+        if key not in self._items:
+            self._items[key] = b""
+            self._todo.append((key, look))
+        return b"n" + of_names(*key)
+
+    def note(self, name: str, found: bytes, said: str = "") -> None:
+        """``said``: what of it anybody may see."""
+        fact, first, number = Fact(found, said), name, 2
+        while self.facts.get(name, fact) != fact:
+            name, number = f"{first} ({number})", number + 1
+        self.facts[name] = fact
+
+    def mark(self, why: str | None) -> None:
+        """The vertex may do something else though its program is the same. None: it may not."""
+        if why is not None:
+            self.unprovable[f"{why} in {self._where}" if self._where else why] = None
+
+    def uses(self, name: str) -> None:
+        """``name``: the full one of a function or class of a library, or a builtin."""
+        self.mark(outside(name))
+
+    @contextmanager
+    def within(self, where: str) -> Generator[None]:
+        """Says of all that is found meanwhile that it is in the function or class of this name."""
+        outer, self._where = self._where, where
+        try:
+            yield
+        finally:
+            self._where = outer
+
+    def unknowable(self, why: str) -> bytes:
+        """Returns what stands for a value that cannot be looked into."""
+        self.unprovable[why] = None
+        return b"d" + never()
+
+    # --- values ---
+
+    def encoded(self, value: Any) -> bytes:
+        """The value in some bytes that no other value begins with."""
+        kind = type(value)
+        if kind in _ATOMS:
+            if kind in (str, bytes) and len(value) > _LONG:
+                data = value if kind is bytes else value.encode(errors="surrogatepass")
+                return b"d" + digest(kind.__name__.encode(), of_data(data))
+            return b"a" + marshal.dumps(value, 2)
+        if (kind is tuple or kind is list) and _ATOMS.issuperset(map(type, value)):
+            return b"d" + digest(marshal.dumps(value, 2))
+        return self._composite(value)
+
+    def sequence(self, kind: bytes, values: Iterable[Any]) -> bytes:
+        """A digest of values in order."""
+        return digest(kind, b"".join(map(self.encoded, values)))
+
+    def by_name(self, kind: bytes, values: Mapping[Any, Any]) -> bytes:
+        """A digest of values whose order says nothing."""
+        names = sorted(values, key=str)
+        return digest(kind, b"".join(self.encoded(name) + self.encoded(values[name]) for name in names))
+
+    def _composite(self, value: Any) -> bytes:
+        number, here = id(value), len(self._open)
+        known = self._done.get(number)
+        if known is not None:
+            return known[1]
+        depth = self._open.get(number)
+        if depth is not None:
+            self._lowest = min(self._lowest, depth)
+            return b"d" + digest(b"circle", (here - depth).to_bytes(4, "little"))
+        if here >= _DEEPEST:
+            return self.unknowable(f"holds values in more than {_DEEPEST} others")
+        self._met_again += number in self._on_circles
+        if self._met_again > _MOST_MET_AGAIN:
+            return self.unknowable("holds objects that refer to each other in too many ways")
+        outer, self._lowest = self._lowest, _NO_CIRCLE
+        self._open[number] = here
+        self._visits = before = self._visits + 1
+        try:
+            made = self._looked_into(value)
+        except Exception as error:  # of the user's objects, which may do anything, or too deep for Python
+            made = self.unknowable(
+                f"holds a {type(value).__qualname__}, which cannot be looked into ({type(error).__name__})"
+            )
+        finally:
+            del self._open[number]
+        closed = self._lowest >= here
+        self._lowest = outer if closed else min(outer, self._lowest)
+        if not closed:
+            self._on_circles.add(number)
+        elif self._visits > before or issubclass(
+            type(value), type
+        ):  # not of small ones, of which there may be millions
+            self._done[number] = value, made  # held: its number is its own as long
+        return made
+
+    def _looked_into(self, value: Any) -> bytes:
+        if isinstance(value, type):
+            return classes.of_class(self, value)
+        look = _KINDS.get(type(value))
+        if look is not None:
+            return look(self, value)
+        stands_for = ours.stand_in(self, value)
+        if stands_for is not None:
+            return b"d" + digest(self.encoded(type(value)), self.encoded(stands_for))
+        data = self.known.data(value, self.encoded)
+        if data is not None:
+            return b"d" + data
+        if ours.is_ours(type(value)) and is_dataclass(value):
+            return b"d" + digest(self.encoded(type(value)), self.sequence(b"fields", ours.fields_of(value)))
+        return self._reduced(value)
+
+    def _reduced(self, value: Any) -> bytes:
+        """As it is pickled."""
+        kind = type(value)
+        try:
+            reduce = copyreg.dispatch_table.get(kind)
+            made: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
+            if isinstance(made, str):
+                return named.reference(self, getattr(value, "__module__", None) or kind.__module__, made)
+            parts: Any = (*made, None, None, None, None)[:6]
+            maker, arguments, state, items, pairs, setter = parts
+            filled = list(items or ()), list(pairs or ())
+        except Exception as error:  # of the user's classes, or what cannot be pickled
+            return self.unknowable(f"holds a {kind.__qualname__}, which cannot be pickled ({type(error).__name__})")
+        made_of = self.encoded(maker), self.sequence(b"arguments", arguments), self._state(state), self.encoded(setter)
+        return b"d" + digest(*made_of, self.sequence(b"items", filled[0]), self.sequence(b"pairs", filled[1]))
+
+    def _state(self, state: Any) -> bytes:
+        if isinstance(state, dict):
+            return self.by_name(b"state", state)
+        is_slotted = isinstance(state, tuple) and len(state) == 2 and all(isinstance(one, dict | None) for one in state)
+        if is_slotted and any(state):
+            return digest(*(self.by_name(b"state", one or {}) for one in state))
+        return self.encoded(state)
+
+
+def _set(walk: Walk, value: Iterable[Any]) -> bytes:
+    return b"d" + digest(type(value).__name__.encode(), *sorted(map(walk.encoded, value)))
+
+
+def _dict(walk: Walk, value: Mapping[Any, Any]) -> bytes:
+    """In its order: whoever goes through it sees that."""
+    return b"d" + walk.sequence(b"dict", (part for pair in value.items() for part in pair))
+
+
+def _listed(walk: Walk, value: Iterable[Any]) -> bytes:
+    return b"d" + walk.sequence(type(value).__name__.encode(), value)
+
+
+def _builtin(walk: Walk, value: types.BuiltinFunctionType) -> bytes:
+    held = value.__self__
+    if held is None or isinstance(held, types.ModuleType):
+        return named.reference(walk, value.__module__ or "builtins", value.__qualname__)
+    return b"d" + walk.sequence(b"method", (value.__name__, held))
+
+
+def _cell(walk: Walk, value: types.CellType) -> bytes:
+    try:
+        return b"d" + walk.sequence(b"cell", (value.cell_contents,))
+    except ValueError:  # not bound yet
+        return b"d" + digest(b"empty cell")
+
+
+_KINDS: dict[type, Callable[[Walk, Any], bytes]] = {
+    list: _listed,
+    tuple: _listed,
+    dict: _dict,
+    types.MappingProxyType: _dict,
+    set: _set,
+    frozenset: _set,
+    type({}.keys()): _listed,
+    type({}.values()): _listed,
+    type({}.items()): _listed,
+    types.FunctionType: functions.of_function,
+    types.MethodType: lambda walk, value: b"d" + walk.sequence(b"method", (value.__func__, value.__self__)),
+    types.BuiltinFunctionType: _builtin,
+    types.ModuleType: named.of_module,
+    types.CodeType: lambda walk, value: b"d" + code_facts(value).digest,
+    types.CellType: _cell,
+    types.MemberDescriptorType: lambda walk, value: b"d" + of_names("slot", value.__name__),
+    types.GetSetDescriptorType: lambda walk, value: b"d" + of_names("slot", value.__name__),
+    property: lambda walk, value: b"d" + walk.sequence(b"property", (value.fget, value.fset, value.fdel)),
+    staticmethod: lambda walk, value: b"d" + walk.sequence(b"static method", (value.__func__,)),
+    classmethod: lambda walk, value: b"d" + walk.sequence(b"class method", (value.__func__,)),
+    functools.cached_property: lambda walk, value: b"d" + walk.sequence(b"cached property", (value.func,)),
+    type(functools.lru_cache(outside)): lambda walk, value: b"d" + walk.sequence(b"cache", (value.__wrapped__,)),
+}

@@ -1,0 +1,23 @@
+"""Names of what a job has on storage: a directory of results per driver that went on with it, beside each an owner's mark."""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "firesteel-job-"
+MARK = ".owner.json"
+SCRATCH = ".scratch"
+LOG = "log"
+"""The directory of a job's log, inside the one of its results."""
+_NAME = re.compile(re.escape(PREFIX) + r"(?P<job>.+?)(?:\.e(?P<epoch>\d+))?")
+
+
+def directory_name(job_id: str, epoch: int) -> str:
+    """Of the results while the driver of this epoch, the first or a later one, has them."""
+    return f"{PREFIX}{job_id}" + (f".e{epoch}" if epoch > 1 else "")
+
+
+def job_and_epoch(name: str) -> tuple[str, int] | None:
+    """The inverse of ``directory_name``; None for any other name."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match["job"], int(match["epoch"] or 1))

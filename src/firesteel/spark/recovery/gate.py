@@ -1,0 +1,217 @@
+"""The gate between what the scheduler wants done and what is done: commands wait until the events they follow from are durable.
+
+Events are written to the job's log with the facts that followed (write ahead, ``recovery.log``). What changes nothing outside of this
+process is done at once, as long as nothing before it waits. A job without a log has :data:`NO_RECOVERY`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from firesteel.errors import FiresteelError
+from firesteel.recovery.log import Durable, FencedError, LogFile, LogLost, Writer
+from firesteel.scheduler.kernel import events as ev
+from firesteel.scheduler.kernel.commands import CancelTimer, Command, CommitSinks, JobStatus, Record, SetTimer
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.recovery.codec import encode
+from firesteel.scheduler.recovery.facts import facts_of
+from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, NarrowedTo, SinkStep, Told, encode_records
+from firesteel.scheduler.recovery.side_inputs import SideInputs
+from firesteel.spark.driver.narrowing import NarrowingDone
+from firesteel.spark.driver.serialise import dumps
+
+HARMLESS = (Record, SetTimer, CancelTimer)
+"""Commands whose effect goes with the driver's process, but for the journal, which a resumed job writes anew."""
+
+Execute = Callable[[Command], None]
+Put = Callable[[Any], None]
+Now = Callable[[], float]
+
+
+class Gate(Protocol):
+    """``narrowed``, ``heard`` and ``take`` are called in the job's thread. ``narrowed``: a source, of which the next
+    event tells. ``take``: something that the gate had put on the job's queue; raises
+    FencedError when another driver has taken the job over. ``step``: returns when it is durable that a sink came so far; raises FiresteelError
+    where that cannot be. ``close``: the last call; None: the driver's own fault ended it."""
+
+    def narrowed(self, done: NarrowingDone) -> None: ...
+    def heard(self, event: ev.Event, commands: Sequence[Command]) -> None: ...
+    def take(self, item: Durable | LogLost) -> None: ...
+    def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None: ...
+    def close(self, status: JobStatus | None) -> None: ...
+
+
+class Recovery(Protocol):
+    """The log that a job writes, or none. ``begin`` is called once, by the driver: ``put`` takes what is to come back by ``Gate.take``,
+    ``now`` is the job's clock, ``execute`` carries out a command."""
+
+    def begin(self, put: Put, now: Now, execute: Execute) -> Gate: ...
+
+
+class OpenGate:
+    """Lets everything through at once."""
+
+    def __init__(self, execute: Execute, now: Now) -> None:
+        self._execute, self._now = execute, now
+
+    def narrowed(self, done: NarrowingDone) -> None:
+        pass
+
+    def heard(self, event: ev.Event, commands: Sequence[Command]) -> None:
+        for command in commands:
+            self._execute(command)
+
+    def take(self, item: Durable | LogLost) -> None:
+        if isinstance(item, LogLost):
+            self._execute(Record(_given_up(item.reason, self._now())))
+
+    def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None:
+        pass
+
+    def close(self, status: JobStatus | None) -> None:
+        pass
+
+
+class NoRecovery:
+    """No log is written."""
+
+    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
+        return OpenGate(execute, now)
+
+
+NO_RECOVERY = NoRecovery()
+
+
+class WithoutLog:
+    """A log was to be written, and cannot be for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
+        put(LogLost(self._reason, is_void=True))
+        return OpenGate(execute, now)
+
+
+class JobLog:
+    """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's."""
+
+    def __init__(self, file: LogFile, first: Sequence[AnyLogRecord], side_inputs: SideInputs) -> None:
+        self._file, self._first, self._side_inputs = file, first, side_inputs
+
+    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
+        gate = LogGate(self._file, self._side_inputs, put, now, execute)
+        for record in self._first:
+            gate.write(record)
+        return gate
+
+
+class LogGate:
+    """Lets commands through when their events are durable, in order."""
+
+    def __init__(self, file: LogFile, side_inputs: SideInputs, put: Put, now: Now, execute: Execute) -> None:
+        self._file, self._side_inputs = file, side_inputs
+        self._put, self._now, self._execute = put, now, execute
+        self._writer = Writer(file, put, alive=lambda: encode_records([Alive(now())]))
+        self._held: deque[tuple[int, Command]] = deque()
+        """Commands that wait, each with the number of the entry that it waits for."""
+        self._facts: list[AnyLogRecord] = []
+        """On the event that comes next."""
+        self._lost: LogLost | None = None
+
+    def write(self, record: AnyLogRecord) -> None:
+        """Appends an entry that nothing follows from."""
+        self._writer.append(encode_records([record]), awaited=False)
+
+    def narrowed(self, done: NarrowingDone) -> None:
+        if done.found is None or self._lost is not None:
+            return
+        try:
+            data, name = dumps(done.found), f"narrowed-{done.vertex}.pkl"
+            self._file.put(name, data)
+        except Exception as error:
+            self._writer.give_up(f"{type(error).__name__}: {error}")
+            return
+        self._facts.append(NarrowedTo(done.vertex, name, hashlib.blake2b(data, digest_size=16).digest()))
+
+    def heard(self, event: ev.Event, commands: Sequence[Command]) -> None:
+        if self._lost is not None:
+            for command in commands:
+                self._without_log(command)
+            return
+        awaited = not all(isinstance(command, HARMLESS) for command in commands)
+        entry = self._writer.append(self._entry(event, commands), awaited=awaited)
+        for command in commands:
+            if self._held or not isinstance(command, HARMLESS):
+                self._held.append((entry, command))
+            else:
+                self._execute(command)
+
+    def _entry(self, event: ev.Event, commands: Sequence[Command]) -> bytes:
+        facts, self._facts = self._facts, []
+        try:
+            return encode_records([Told(*encode(event), self._side_inputs.take()), *facts, *facts_of(commands)])
+        except Exception as error:  # an answer of a user's function that is no plain data, say
+            self._writer.give_up(f"{type(error).__name__}: {error}")
+            return b""
+
+    def take(self, item: Durable | LogLost) -> None:
+        if isinstance(item, LogLost):
+            self._log_lost(item)
+            return
+        while self._held and self._held[0][0] <= item.entry:
+            self._execute(self._held.popleft()[1])
+
+    def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None:
+        try:
+            self._writer.wait(self._writer.append(encode_records([SinkStep(vertex, sink, step, state)]), awaited=True))
+        except OSError as error:
+            if not self._is_void():
+                raise FiresteelError(_unsafe(str(error))) from error
+
+    def close(self, status: JobStatus | None) -> None:
+        self._writer.close()
+
+    def _log_lost(self, lost: LogLost) -> None:
+        """The job goes on without a log; if another driver has it, it goes on there."""
+        if lost.fenced:
+            raise FencedError(lost.reason)
+        self._lost = lost
+        self._execute(Record(_given_up(lost.reason, self._now())))
+        while self._held:
+            self._without_log(self._held.popleft()[1])
+
+    def _without_log(self, command: Command) -> None:
+        """Nothing is published while somebody might resume from what there is of the log, and publish it again."""
+        if self._lost is not None and isinstance(command, CommitSinks) and not self._is_void():
+            cause = ev.FailureCause(ev.FailureKind.FATAL, _unsafe(self._lost.reason))
+            self._put(ev.SinksFailed(at=self._now(), cause=cause))
+            return
+        self._execute(command)
+
+    def _is_void(self) -> bool:
+        """Nobody can resume from the log, for it is gone."""
+        if self._lost is not None and self._lost.is_void:
+            return True
+        try:
+            self._file.remove()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def _given_up(reason: str, at: float) -> Decision:
+    said = f"The job's log cannot be written ({reason}). The job goes on, but nobody could go on with it if its driver died."
+    return Decision(at=at, what="recovery", result="given up", reason=said)
+
+
+def _unsafe(reason: str) -> str:
+    return (
+        f"The job's log cannot be written ({reason}) nor removed, so its outputs are not published: a resume, which reads there that they were "
+        "not, might publish them again."
+    )

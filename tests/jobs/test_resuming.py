@@ -1,0 +1,306 @@
+"""A job whose driver is killed goes on in another process: nothing that had finished runs again, and the answer is the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firesteel.recovery.files import read_log
+from firesteel.scheduler.kernel.events import ExecutionsFinished
+from firesteel.scheduler.recovery.codec import decode
+from firesteel.scheduler.recovery.records import Told
+
+TESTS = Path(__file__).parents[1]
+
+SCRIPT = '''
+import os, signal, sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from firesteel import ExecutionEnvironment
+from firesteel.recovery import log
+from firesteel.recovery.files import FileLog
+from firesteel.recovery.frames import MAGIC, read
+from firesteel.scheduler.recovery.codec import FINISHED
+from firesteel.scheduler.recovery.records import Told
+
+FOLDER = Path(sys.argv[1])
+append = FileLog.append
+groups = finishes = 0
+
+
+def dies(self, data):
+    """Kills the process before, in the middle of, or after a group of the log: the n-th, the one with the n-th "finish", or the first that has
+    a word. "stops": freezes it before."""
+    global groups, finishes
+    when, _, where = os.environ.get("DIES", "").partition(" ")
+    what, _, number = where.rpartition(" ")
+    before, groups = finishes, groups + 1
+    told = [entry[0] for entry in read(MAGIC + data, "").entries if isinstance(entry[0], Told)]
+    finishes += sum(one.event_kind == FINISHED for one in told)
+    if what == "finish":
+        here = before < int(number) <= finishes
+    else:
+        here = groups == int(number) if number.isdigit() else bool(number) and number.encode() in data
+    if not here:
+        return append(self, data)
+    if when == "torn":
+        os.write(self._fd, data[: len(data) // 2])
+    if when == "after":
+        append(self, data)
+    os.kill(os.getpid(), signal.SIGSTOP if when == "stops" else signal.SIGKILL)
+    append(self, data)
+
+
+FileLog.append = dies
+log.PAUSE_SECONDS = 0.0  # a group for each event, more or less
+
+
+def began(step):
+    """Leaves a mark for each subtask that begins."""
+    with open(FOLDER / "began", "a") as file:
+        file.write(f"{step}\\n")
+
+
+def parse(batches):
+    began("parse")
+    for batch in batches:
+        v = pc.cast(batch.column(0), pa.int64())
+        yield pa.record_batch({"k": pc.bit_wise_and(v, 15), "v": v})
+
+
+def same(batches):
+    began("sum")
+    yield from batches
+
+
+def summed(key, table):
+    return pa.table({"k": [key[0].as_py()], "v": [pc.sum(table.column("v")).as_py()]})
+
+
+def main(spark):
+    options = {
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(FOLDER / "journal"),
+        "firesteel.storage.directory": str(FOLDER / "storage"),
+        "data-volume-per-task": "1 kb",
+        "firesteel.decider.least-volume-per-slot": 0,
+    }
+    env = ExecutionEnvironment(spark=spark, options=options)
+    rows = env.read_text(str(FOLDER / "in" / "*.txt")).map_in_arrow(parse, "k bigint, v bigint")
+    sums = rows.key_by("k").apply_in_arrow(summed, "k bigint, v bigint").map_in_arrow(same, "k bigint, v bigint")
+    if "OUT" in os.environ:
+        sums.write_parquet(FOLDER / "out")
+        env.execute("sums")
+        found = pq.read_table(FOLDER / "out").to_pylist()
+    else:
+        found = sums.collect()
+    for row in sorted(found, key=lambda row: row["k"]):
+        print(row["k"], row["v"])
+
+
+if __name__ == "__main__":
+    if os.environ["ON"] == "plane":
+        from plane.session import Session
+
+        main(Session(slots=2))
+    else:
+        main(None)
+'''
+ROWS = 2000
+
+
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.full)
+
+
+MANY = map(
+    slow, ["after 1", "before 2", "torn 3", "after finish 1", "after finish 3", "before finish 5", "after finish 6"]
+)
+SUBTASKS = Counter(parse=9, sum=16)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    for k in range(4):
+        (tmp_path / "in" / f"{k}.txt").write_text("".join(f"{v}\n" for v in range(ROWS) if v % 4 == k))
+    (tmp_path / "job.py").write_text(SCRIPT)
+    return tmp_path
+
+
+EXPECTED = "".join(f"{k} {sum(range(k, ROWS, 16))}\n" for k in range(16))
+
+
+def begun(folder, *flags, on="plane", dies="", **environment):
+    """A driver, begun in a process of its own."""
+    command = [sys.executable, "-m", "firesteel", "run", *flags, str(folder / "job.py"), str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "DIES": dies, "ON": on, **environment}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=folder, env=environment, **pipes)
+
+
+def ended(driver):
+    """Waits for its end."""
+    out, errors = driver.communicate(timeout=300)
+    return subprocess.CompletedProcess(driver.args, driver.returncode, out, errors)
+
+
+def run(folder, *flags, **given):
+    return ended(begun(folder, *flags, **given))
+
+
+def began(folder):
+    """How many subtasks of each step have begun."""
+    path = folder / "began"
+    return Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+def finished(folder):
+    """How many subtasks of each step are in the log as finished."""
+    (log,) = folder.glob("storage/firesteel-job-*/log")
+    told = [entry[0] for entry in read_log(log).entries if isinstance(entry[0], Told)]
+    events = [decode(one.event_kind, one.event) for one in told]
+    found = Counter()
+    for event in events:
+        if isinstance(event, ExecutionsFinished):
+            found[("parse", "sum")[event.vertex]] += len(event.subtasks)
+    return found
+
+
+def goes_on(folder, *flags, **given):
+    """In another process: runs just what was not in the log as finished. Returns how many executions were."""
+    before, kept = began(folder), finished(folder)
+    end = run(folder, *(flags or ("--resume",)), **given)
+    assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
+    assert began(folder) - before == SUBTASKS - kept
+    assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []
+    return kept.total()
+
+
+@pytest.mark.full
+def test_an_undisturbed_run_leaves_nothing(folder):
+    end = run(folder)
+    assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
+    assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []
+    assert began(folder) == SUBTASKS
+
+
+@pytest.mark.parametrize("dies", ["torn finish 2", *MANY])
+def test_a_killed_driver(folder, dies):
+    killed = run(folder, dies=dies)
+    if killed.returncode == 0:  # on so slow a machine that fewer events told of all
+        assert killed.stdout == EXPECTED
+        return
+    assert killed.returncode == -9, killed.stderr
+    goes_on(folder)
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.parametrize("dies", ["after 2", "torn finish 2", "after finish 4"])
+def test_a_killed_driver_on_spark(folder, dies):
+    on_spark = {"on": "spark"}
+    killed = run(folder, "--master", "local[2]", dies=dies, **on_spark)
+    assert killed.returncode == -9, killed.stderr
+    goes_on(folder, "--resume", "--master", "local[2]", **on_spark)
+
+
+@pytest.mark.parametrize("dies", ["before publishing", *map(slow, ["after 2", "after finish 2"])])
+def test_a_killed_driver_whose_job_writes_files(folder, dies):
+    """What it had staged is published with the rest."""
+    killed = run(folder, dies=dies, OUT="1")
+    assert killed.returncode == -9, killed.stderr
+    assert not (folder / "out").exists()
+    goes_on(folder, OUT="1")
+    assert [path.name for path in folder.glob(".out*")] == []
+
+
+@pytest.mark.full
+def test_staged_files_that_another_job_has_removed_are_made_again(folder):
+    assert run(folder, dies="after finish 2", OUT="1").returncode == -9
+    for staging in folder.glob(".out.firesteel-*"):
+        shutil.rmtree(staging)
+    before, kept = began(folder), finished(folder)
+    end = run(folder, "--resume", OUT="1")
+    assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
+    assert began(folder) - before == SUBTASKS - Counter(parse=kept["parse"])
+
+
+@pytest.mark.full
+def test_staged_files_that_are_gone_as_they_are_to_be_published(folder):
+    """It says so, and leaves all as it is."""
+    assert run(folder, dies="before publishing", OUT="1").returncode == -9
+    (staging,) = folder.glob(".out.firesteel-*")
+    staging.rename(folder / "aside")
+    end = run(folder, "--resume", OUT="1")
+    assert end.returncode == 1 and "what it had staged for 'write out' is gone" in end.stderr, end.stderr
+    (folder / "aside").rename(staging)
+    goes_on(folder, OUT="1")
+
+
+@pytest.mark.full
+def test_a_driver_that_died_while_it_published_is_not_repeated(folder):
+    assert run(folder, dies="after publishing", OUT="1").returncode == -9
+    end = run(folder, "--resume", OUT="1")
+    assert end.returncode == 2
+    assert "was publishing its outputs when its driver died" in end.stderr
+
+
+def test_a_job_goes_on_by_its_id_over_several_drivers(folder):
+    assert run(folder, dies="after finish 1").returncode == -9
+    (directory,) = folder.glob("storage/firesteel-job-*.scratch")
+    job_id = directory.name.removeprefix("firesteel-job-").removesuffix(".scratch")
+    assert run(folder, f"--resume={job_id}", dies="after finish 1").returncode == -9
+    assert run(folder, f"--resume={job_id}", dies="torn finish 2").returncode == -9
+    assert goes_on(folder) > 0
+    (last, *_) = sorted((folder / "journal").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    explained = subprocess.run(
+        [sys.executable, "-m", "firesteel", "explain", str(last)], capture_output=True, text=True, check=True
+    )
+    assert "Driver 4 goes on with the job of process" in explained.stdout, explained.stdout
+    end = run(folder, "--resume", job_id)
+    assert end.returncode == 2 and f"There is nothing of job {job_id}" in end.stderr
+
+
+@pytest.mark.full
+def test_a_script_may_go_on_by_itself(folder):
+    auto = ("-O", "firesteel.recovery.mode=auto")
+    assert run(folder, *auto, dies="after finish 1").returncode == -9
+    assert goes_on(folder, *auto) > 0
+    end = run(folder, *auto)
+    assert (end.returncode, end.stdout, end.stderr) == (0, EXPECTED, "")
+
+
+@pytest.mark.full
+def test_a_frozen_driver_that_wakes_up_when_another_has_the_job(folder):
+    frozen = begun(folder, dies="stops finish 2")
+    os.waitid(os.P_PID, frozen.pid, os.WSTOPPED | os.WNOWAIT)
+    end = run(folder, "--resume")
+    assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
+    os.kill(frozen.pid, signal.SIGCONT)
+    end = ended(frozen)
+    assert end.returncode == 1 and end.stdout == ""
+    assert "another driver has taken the job over" in end.stderr
+    assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []
+
+
+def test_a_script_that_was_changed_begins_anew(folder):
+    assert run(folder, dies="after finish 1").returncode == -9
+    script = folder / "job.py"
+    script.write_text(script.read_text().replace("bit_wise_and(v, 15)", "bit_wise_and(v, 7)"))
+    end = run(folder, "--resume", "-O", "firesteel.recovery.mode=off")
+    assert end.returncode == 2 and "no log of jobs is written" in end.stderr
+    end = run(folder, "--resume")
+    assert end.stdout == "".join(f"{k} {sum(range(k, ROWS, 8))}\n" for k in range(8)), end.stderr
+    assert "begins anew: job" in end.stderr and "code of parse, which has changed" in end.stderr

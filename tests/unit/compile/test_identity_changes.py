@@ -1,0 +1,382 @@
+"""One thing in a script changes, and just the vertices that use it are others, with a sentence that names it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from firesteel.compile.identity.facts import MOST, OTHERS, VertexPrint, differences
+from identity_kit import changed, prints_of, script_prints
+
+SCRIPT = '''
+"""A script."""
+import dataclasses
+import enum
+import functools
+import math
+
+RATE = 0.19
+SHOPS = {"vienna": 1, "graz": 2}
+RATES = pa.table({"code": ["a", "b"], "rate": [1.0, 2.0]})
+
+class Unit(enum.Enum):
+    KILO = 1000
+    ONE = 1
+
+    @property
+    def half(self):
+        return self.value / 2
+
+@dataclasses.dataclass
+class Settings:
+    """Told to a step."""
+    limit: int = 5
+    shops: dict = dataclasses.field(default_factory=lambda: dict(SHOPS))
+
+class Base:
+    scale = 2
+
+    def scaled(self, x):
+        return x * self.scale
+
+class Cleaner(Base):
+    names = ("v",)
+
+    def __init__(self, settings):
+        self.settings, self.me = settings, self
+
+    @property
+    def limit(self):
+        return self.settings.limit
+
+    def __call__(self, batches):
+        """Cleans."""
+        for batch in batches:  # each
+            yield batch.slice(0, self.limit + len(self.names) + int(self.scaled(1)) + len(self.settings.shops))
+
+def tax(x):
+    """Of a price."""
+    return even(x * RATE) if x else x
+
+def even(x):
+    return tax(round(x)) if x > 1 else Unit.ONE.value
+
+def parse(batches, factor=3, *, start=0):
+    def one(batch):
+        return batch.slice(start, int(tax(batch.num_rows) * factor))
+    return (one(batch) for batch in batches)
+
+def joined(table):
+    names = [2, 3]
+
+    def step(batches):
+        for batch in batches:
+            yield batch.slice(0, table.num_rows + sum(names) + math.floor(RATES.num_rows))
+    return step
+
+def twice(batches):
+    yield from batches
+
+rows = env.from_arrow(pa.table({"v": [1, 2, 3]}))
+one = rows.rebalance().map_in_arrow(parse, "v bigint").name("one")
+two = one.rebalance().map_in_arrow(Cleaner(Settings()), "v bigint").name("two")
+three = two.rebalance().map_in_arrow(joined(pa.table({"x": [1, 2]})), "v bigint").name("three")
+four = three.rebalance().map_in_arrow(functools.partial(twice), "v bigint").name("four")
+four.rebalance().write_parquet("/tmp/nowhere-that-is", mode="overwrite")
+'''
+
+
+@pytest.fixture(scope="module")
+def known():
+    return script_prints(SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "vertices", "said"),
+    [
+        ("RATE = 0.19", "RATE = 0.20", {"one"}, "reads global RATE, 0.19 then, 0.2 now"),
+        ("RATE = 0.19", "RATE = 19", {"one"}, "reads global RATE, 0.19 then, 19 now"),
+        ('"graz": 2', '"graz": 3', {"two"}, "reads global SHOPS, which has changed"),
+        ('{"vienna": 1, "graz": 2}', '{"graz": 2, "vienna": 1}', {"two"}, "reads global SHOPS, which has changed"),
+        ('"rate": [1.0, 2.0]', '"rate": [1.0, 2.5]', {"three"}, "reads global RATES, which has changed"),
+        ("ONE = 1", "ONE = 2", {"one"}, "attribute Unit.ONE, 1 then, 2 now"),
+        ("self.value / 2", "self.value / 3", {"one"}, "code of Unit.half, which has changed"),
+        ("limit: int = 5", "limit: int = 6", {"two"}, "attribute Settings.limit, 5 then, 6 now"),
+        ("scale = 2", "scale = 3", {"two"}, "attribute Base.scale, 2 then, 3 now"),
+        ('names = ("v",)', 'names = ("w",)', {"two"}, "attribute Cleaner.names, which has changed"),
+        ("return x * self.scale", "return self.scale * x", {"two"}, "code of Base.scaled, which has changed"),
+        ("return self.settings.limit", "return self.settings.limit + 1", {"two"}, "code of Cleaner.limit, which has changed"),
+        ("Cleaner(Settings())", "Cleaner(Settings(7))", {"two"}, "step two, which has changed"),
+        ("x * RATE", "RATE * x", {"one"}, "code of tax, which has changed"),
+        ("tax(round(x)) if x > 1", "tax(round(x)) if x > 2", {"one"}, "code of even, which has changed"),
+        ("factor=3", "factor=4", {"one"}, "default of factor in parse, 3 then, 4 now"),
+        ("*, start=0", "*, start=1", {"one"}, "default of start in parse, 0 then, 1 now"),
+        ("return batch.slice(start", "return batch.slice(-start", {"one"}, "code of parse, which has changed"),
+        ("names = [2, 3]", "names = [2, 4]", {"three"}, "holds captured names of step, which has changed"),
+        ('pa.table({"x": [1, 2]})', 'pa.table({"x": [1, 2, 3]})', {"three"}, "holds captured table of step, a table of 2 rows then, a table of 3 rows now"),
+        ("math.floor(", "math.ceil(", {"three"}, "code of step, which has changed"),
+        ("functools.partial(twice)", "twice", {"four"}, "step four, which has changed"),
+        ("yield from batches", "yield from iter(batches)", {"four"}, "code of twice, which has changed"),
+    ],
+)  # fmt: skip
+def test_what_changes_just_the_vertices_that_use_it(known, old, new, vertices, said):
+    assert SCRIPT.count(old) == 1
+    now = script_prints(SCRIPT.replace(old, new))
+    assert changed(known, now) == vertices
+    (vertex,) = vertices
+    assert said in differences(known[vertex], now[vertex])
+    assert [said for name in known.keys() - vertices for said in differences(known[name], now[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RATE = 0.19", "# the rate\n\nRATE = 0.190"),
+        ('"""A script."""', ""),
+        ('"""Of a price."""', '"""Of a gross price."""'),
+        ('    """Of a price."""\n', ""),
+        ('"""Cleans."""', "pass"),
+        ('"""Told to a step."""', '"""Settings."""'),
+        ("# each", "# every one"),
+        ("def tax(x):", "UNUSED = 3\n\ndef unused(x):\n    return x\n\ndef tax(x):"),
+        ("self.settings, self.me = settings, self", "self.settings, self.me = (settings, self)"),
+        ("yield from batches\n", "yield from batches  # all\n"),
+        ("rows = env", "del script_of_mine\nrows = env"),
+    ],
+)
+def test_what_changes_nothing(known, old, new):
+    now = script_prints(SCRIPT.replace(old, new), script_of_mine=1)
+    assert changed(known, now) == set()
+    assert all(differences(known[name], now[name]) == [] for name in known)
+
+
+def test_the_order_of_attributes_says_nothing_and_that_of_a_dict_does(known):
+    settings = "made = Settings()\nmade.b, made.a = 1, 2\n"
+    first = script_prints(SCRIPT.replace("rows = env", f"{settings}rows = env").replace("Settings())", "made)"))
+    other = settings.replace("made.b, made.a = 1, 2", "made.a = 2\nmade.b = 1")
+    assert (
+        changed(
+            first, script_prints(SCRIPT.replace("rows = env", f"{other}rows = env").replace("Settings())", "made)"))
+        )
+        == set()
+    )
+
+
+def step(expression: str, **given) -> dict:
+    text = f"f = {expression}\nenv.from_arrow(pa.table({{'v': [1]}})).rebalance().map_in_arrow(f, 'v bigint').rebalance().write_parquet('/tmp/no-where')"
+    return script_prints(text, **given)
+
+
+def holding(value) -> bytes:
+    """The program of a step whose function has captured the value."""
+    found = step("(lambda held: (lambda batches: (b for b in batches if held)))(value)", value=value)
+    return next(one.program for name, one in found.items() if name.startswith("map_in_arrow"))
+
+
+def test_values_that_are_equal_and_not_the_same():
+    values = [
+        1,
+        1.0,
+        True,
+        "1",
+        b"1",
+        None,
+        0.0,
+        -0.0,
+        (1,),
+        [1],
+        {1},
+        frozenset({1}),
+        {1: 1},
+        1 + 0j,
+        float("nan"),
+        float("inf"),
+        bytearray(b"1"),
+    ]
+    values += [
+        np.int64(1),
+        np.float64(1),
+        np.array([1]),
+        np.array([1], np.int32),
+        np.array([[1]]),
+        np.array(1),
+        np.array(["1"]),
+        np.array([1], object),
+    ]
+    values += [
+        pa.array([1]),
+        pa.array([1], pa.int32()),
+        pa.array([1, None]),
+        pa.chunked_array([[1]]),
+        pa.table({"a": [1]}),
+        pa.table({"b": [1]}),
+    ]
+    values += [
+        pa.int64(),
+        pa.field("a", pa.int64()),
+        pa.field("a", pa.int64(), False),
+        pa.schema([("a", pa.int64())]),
+        pa.scalar(1),
+        pa.py_buffer(b"1"),
+    ]
+    found = [holding(value) for value in values]
+    assert len(set(found)) == len(found)
+    assert found == [holding(value) for value in values]
+
+
+def test_values_that_are_equal_though_they_are_others():
+    text = "x" * 100_000
+    pairs = [
+        ([text, text], [text, "x" * 50_000 + "x" * 50_000]),
+        ({*range(1000)}, {*reversed(range(1000))}),
+        (pa.table({"a": [0, 1, 2]}).slice(1, 1), pa.table({"a": [1]})),
+        (np.arange(10)[::2], np.array([0, 2, 4, 6, 8])),
+        (pa.array(["a", "bc", None])[1:], pa.array(["bc", None])),
+    ]
+    assert all(holding(one) == holding(other) for one, other in pairs)
+
+
+def test_arrays_by_columns_and_of_records():
+    rows = np.arange(6.0).reshape(2, 3)
+    assert holding(rows) != holding(np.asfortranarray(rows))
+    kind = np.dtype([("a", "i1"), ("b", "i8")], align=True)
+    one, other = np.zeros(2, kind), np.frombuffer(b"\xff" * 32, kind).copy()
+    other["a"], other["b"] = 0, 0  # what lies between them is not the same
+    assert holding(one) == holding(other)
+    other["a"][1] = 1
+    assert holding(one) != holding(other)
+
+
+def test_circles_end():
+    text = "class Node:\n    pass\ndef tree(n):\n    nodes = [Node() for _ in range(n)]\n    for i, node in enumerate(nodes):\n        node.next, node.before, node.i = nodes[(i + 1) % n], nodes[i - 1], i\n    return nodes\n"
+
+    def ring(n, odd):
+        env_text = f"{text}nodes = tree({n})\nnodes[{n // 2}].i = {odd}\n"
+        found = script_prints(
+            f"{env_text}env.from_arrow(pa.table({{'v': [1]}})).map_in_arrow(lambda b: b if nodes else b, 'v bigint').write_parquet('/tmp/no-where')"
+        )
+        return next(iter(found.values()))
+
+    assert ring(8, 5).program == ring(8, 5).program
+    assert ring(8, 5).program != ring(8, 6).program
+    assert not ring(8, 5).unprovable
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("open('x').read()", "opens files or asks for them itself (open) in f"),
+        ("time.time()", "reads the clock (time.time) in f"),
+        ("datetime.datetime.now()", "reads the clock (.now) in f"),
+        ("[eval('1') for _ in batches]", "runs code that is made while it runs (eval) in f"),
+        ("np.random.rand()", "draws at random (numpy.random.rand) in f"),
+        ("os.environ['x']", "looks at the process or machine that it runs on (os.environ) in f"),
+        ("place.read_text()", "opens files or asks for them itself (.read_text) in f"),
+        ("uuid4()", "draws at random (uuid.uuid4) in f"),
+        ("helper()", "opens files or asks for them itself (open) in helper"),
+    ],
+)
+def test_what_nobody_can_compare_is_named(body, said):
+    text = (
+        "import datetime, os, time, pathlib\nimport numpy as np\nfrom uuid import uuid4\nplace = pathlib.Path('x')\n"
+        f"def helper():\n    return open('y')\ndef f(batches):\n    {body}\n    return batches\n"
+        "env.from_arrow(pa.table({'v': [1]})).rebalance().map_in_arrow(f, 'v bigint').rebalance().write_parquet('/tmp/no-where')"
+    )
+    one, other = script_prints(text), script_prints(text)
+    assert changed(one, other) == set()  # the same program all the same
+    (vertex,) = [name for name in one if name.startswith("map")]
+    assert said in one[vertex].unprovable
+    assert not any(found.unprovable for name, found in one.items() if name != vertex)
+
+
+def test_what_is_harmless_is_not():
+    text = (
+        "import os, io, time, json, re\nWORDS = re.compile('a+')\n"
+        "def f(batches):\n    os.path.join('a', 'b'), io.BytesIO(), time.sleep(0), json.loads('1'), WORDS.match('a')\n    return batches\n"
+        "env.from_arrow(pa.table({'v': [1]})).map_in_arrow(f, 'v bigint').write_parquet('/tmp/no-where')"
+    )
+    assert [one.unprovable for one in script_prints(text).values()] == [()]
+
+
+def test_what_cannot_be_looked_into_equals_nothing():
+    import threading
+
+    lock = threading.Lock()
+    one, other = holding(lock), holding(lock)
+    assert one != other
+    found = step("(lambda held: (lambda batches: (b for b in batches if held)))(value)", value=lock)
+    assert any("holds a lock, which cannot be pickled" in why for each in found.values() for why in each.unprovable)
+
+
+def test_objects_may_do_anything_when_they_are_looked_at():
+    class Odd:
+        @property
+        def __class__(self):
+            raise RuntimeError("do not look")
+
+    deep = []
+    for _ in range(5000):
+        deep = [deep]
+    for value, said in (
+        (Odd(), "which cannot be looked into (RuntimeError)"),
+        (deep, "holds values in more than 100 others"),
+    ):
+        found = step("(lambda held: (lambda batches: (b for b in batches if held)))(value)", value=value)
+        assert any(said in why for each in found.values() for why in each.unprovable)
+        assert holding(value) != holding(value)
+
+
+def test_a_step_that_its_user_calls_nondeterministic_is_said_to_be():
+    rows = "env.from_arrow(pa.table({'v': [1]})).rebalance().map_in_arrow(lambda b: b, 'v bigint')"
+    found = script_prints(f"{rows}.as_nondeterministic().rebalance().write_parquet('/tmp/no-where')")
+    (said,) = [why for one in found.values() for why in one.unprovable]
+    assert said.startswith("may give other rows (as_nondeterministic() of step 'map_in_arrow(<lambda>)'")
+
+
+def test_secrets_are_not_shown():
+    found = script_prints(
+        "PASSWORD = 'geheim-123'\nKEY = b'geheim-123'\n"
+        "env.from_arrow(pa.table({'v': [1]})).map_in_arrow(lambda b: (PASSWORD, KEY) and b, 'v bigint').write_parquet('/tmp/no-where')"
+    )
+    (vertex,) = found.values()
+    assert vertex.facts["global PASSWORD"].shown == "a text of 10 characters"
+    assert "geheim" not in repr(vertex)
+
+
+def test_facts_beyond_the_first_count_as_one():
+    text = (
+        "".join(f"G{n} = {n}\n" for n in range(2 * MOST))
+        + "def f(batches):\n    "
+        + ", ".join(f"G{n}" for n in range(2 * MOST))
+    )
+    text += "\n    return batches\nenv.from_arrow(pa.table({'v': [1]})).map_in_arrow(f, 'v bigint').write_parquet('/tmp/no-where')"
+    (one,), (other,) = script_prints(text).values(), script_prints(text.replace("G399 = 399", "G399 = 3")).values()
+    assert len(one.facts) == MOST
+    assert one.program != other.program
+    assert differences(one, other) in ([f"{OTHERS}, which has changed"], ["reads global G399, 399 then, 3 now"])
+
+
+def test_prints_of_a_program_that_was_made_since(tmp_path):
+    from firesteel import ExecutionEnvironment
+    from firesteel.compile.identity.prints import JobPrints
+
+    env = ExecutionEnvironment(options={"firesteel.progress": False})
+    env.from_arrow(pa.table({"v": [1]})).write_parquet(str(tmp_path / "out"))
+    job = env.compile()
+    prints = JobPrints(job)
+    assert (
+        prints.program(job.job_graph.vertices[0].program)
+        == prints.vertices[0].program
+        == next(iter(prints_of(job).values())).program
+    )
+
+
+def test_a_print_is_plain_data(known):
+    """As the log of a job has it."""
+    import msgspec
+
+    packed = msgspec.msgpack.encode(list(known.values()))
+    assert msgspec.msgpack.decode(packed, type=list[VertexPrint]) == list(known.values())
+    plain = msgspec.to_builtins(list(known.values()), builtin_types=(bytes,))
+    assert msgspec.convert(plain, list[VertexPrint], builtin_types=(bytes,)) == list(known.values())

@@ -1,0 +1,100 @@
+"""A job is taken over by one driver; a living one keeps it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from firesteel.errors import UsageError
+from firesteel.recovery.files import FileLog
+from firesteel.recovery.log import Writer
+from firesteel.recovery.takeover import check_dead, find_job, find_jobs, take_over
+from firesteel.results.storage.owner import myself
+from firesteel.scheduler.kernel.records import JobPlanned
+from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
+
+
+def left(root, job_id, epoch=1, wall=0.0):
+    """A job's directory with a log, as a driver leaves it."""
+    name = f"firesteel-job-{job_id}" + (f".e{epoch}" if epoch > 1 else "")
+    (root / name).mkdir(exist_ok=True)
+    plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={})
+    header = LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], 1, plan, b"", b"", [])
+    writer = Writer(FileLog(root / name / "log", epoch), lambda item: None, lambda: encode_records([Alive(0.0)]))
+    writer.append(encode_records([DriverBegan(epoch, 7, "far", 11, "s", "app", wall, 0.0)]), awaited=False)
+    writer.wait(writer.append(encode_records([header]), awaited=True))
+    return writer
+
+
+def mark(root, name, owner):
+    (root / f"{name}.owner.json").write_text(json.dumps(owner))
+
+
+def test_jobs_are_found_in_the_order_in_which_they_began(tmp_path):
+    for job_id, wall in (("b", 2.0), ("a", 3.0), ("c", 1.0)):
+        left(tmp_path, job_id, wall=wall).close()
+    (tmp_path / "firesteel-job-none").mkdir()
+    (tmp_path / "firesteel-job-bad" / "log").mkdir(parents=True)
+    (tmp_path / "firesteel-job-bad" / "log" / "e0001.fsl").write_bytes(b"something else")
+    assert [job.job_id for job in find_jobs(tmp_path)] == ["c", "b", "a"]
+    assert find_job(tmp_path, "a").driver.pid == 11
+    with pytest.raises(UsageError, match="nothing of job z"):
+        find_job(tmp_path, "z")
+
+
+def test_one_of_many_drivers_wins(tmp_path):
+    left(tmp_path, "j").close()
+    found = find_job(tmp_path, "j")
+    start, outcomes = threading.Barrier(8), []
+
+    def contend():
+        start.wait()
+        try:
+            outcomes.append(take_over(found).epoch)
+        except UsageError as error:
+            outcomes.append(error.message)
+
+    threads = [threading.Thread(target=contend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(2) == 1
+    assert sum("taken over by another driver" in str(outcome) for outcome in outcomes) == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["firesteel-job-j.e2"]
+    assert take_over(find_job(tmp_path, "j")).epoch == 3
+
+
+def test_the_loser_is_told_who_was_faster(tmp_path):
+    left(tmp_path, "j").close()
+    found = find_job(tmp_path, "j")
+    take_over(found)
+    left(tmp_path, "j", epoch=2).close()
+    with pytest.raises(UsageError, match="just now: process 11 on far"):
+        take_over(found)
+
+
+def test_a_process_that_is_gone_is_dead_at_once(tmp_path):
+    writer = left(tmp_path, "j")
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    mark(tmp_path, "firesteel-job-j", {**myself(), "pid": gone.pid, "started": "1"})
+    check_dead(find_job(tmp_path, "j"), watch_seconds=3600)
+    writer.close()
+
+
+def test_a_driver_whose_log_grows_lives(tmp_path):
+    writer = left(tmp_path, "j")
+    found = find_job(tmp_path, "j")
+    mark(tmp_path, "firesteel-job-j", myself())
+    grow = threading.Timer(0.3, lambda: writer.append(encode_records([Alive(2.0)]), awaited=True))
+    grow.start()
+    with pytest.raises(UsageError, match=r"Job j \('job'\) still runs: its driver, process \d+ on "):
+        check_dead(found, watch_seconds=600)
+    grow.join()
+    writer.close()
+    check_dead(found, watch_seconds=0.5)
