@@ -77,7 +77,7 @@ def test_a_death_with_each_event():
 
 def _die_with_each_event(seed: int, job: RandomJob) -> None:
     once = run(seed, job)
-    for number in range(1, 1 + (0 if once is None or once[0].events > 150 else once[0].events)):
+    for number in range(1, 1 + (0 if once is None or once[0].events > 60 else once[0].events)):
         happens = replace(job.world.faults, driver_dies_at=number, max_driver_deaths=0)
         run(seed, replace(job, world=replace(job.world, faults=happens)), validate_every=0)
 

@@ -7,7 +7,7 @@ slot allocator. How the graph grows is the one thing that the adaptive batch and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from firesteel.errors import FiresteelError
@@ -190,7 +190,8 @@ class Scheduler(ABC):
             e.PartitionsMerged: self.merging.merged,
             e.SourceNarrowed: self.joins.narrowed,
             e.TimerFired: self._timer,
-            e.ExecutorChanged: self._executor,
+            e.ExecutorChanged: lambda event: self._executors((event,)),
+            e.ExecutorsChanged: lambda event: self._executors(event.changes),
             e.WorkersOccupied: self.resources.workers_occupied,
             e.SlotsFreed: lambda _: None,  # all that waits is asked for after each event
             e.NodeBlocked: self.speculation.node_blocked,
@@ -324,9 +325,11 @@ class Scheduler(ABC):
             cause = e.FailureCause(e.FailureKind.FATAL, error.message, error.cause_trace, hint=error.hint)
             self.job.fail(cause)
 
-    def _executor(self, event: e.ExecutorChanged) -> None:
-        self.nodes.change(event)
-        self.resources.executor_changed(event)
+    def _executors(self, changes: Sequence[e.ExecutorChanged]) -> None:
+        for change in changes:
+            self.nodes.change(change)
+            self.resources.executor_changed(change)
         self.speculation.nodes_changed()
-        what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
-        self.recorder.tell(f"executor {event.executor} on {event.host} {what}")
+        for change in changes:
+            what = f"joined with {plural(change.slots, 'slot')}" if change.added else "is gone"
+            self.recorder.tell(f"executor {change.executor} on {change.host} {what}")

@@ -155,6 +155,7 @@ class MortalDrivers:
             self.is_down = True
             self.deaths += 1
             self._waiting.clear()
+            self._job.plane.orphan()
 
     # --- the next one ------------------------------------------------------------------------------------------
 

@@ -91,6 +91,8 @@ class Plane:
         )
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
+        self.is_orphaned = False
+        """Its driver has died, and no other one has taken over: of its commands some were carried out."""
         self.driver = 0
         """Number of drivers that are gone."""
         self.deploys = 0
@@ -153,8 +155,12 @@ class Plane:
         addressee = self.driver
         self.clock.after(seconds, lambda: action() if self.driver == addressee else None)
 
+    def orphan(self) -> None:
+        self.is_orphaned = True
+
     def lose_driver(self) -> None:
         """All that belongs to the driver is gone: its executions, timers and scratch files. What they have stored stays."""
+        self.is_orphaned = False
         self.driver += 1
         runs = self.runs
         rows = np.flatnonzero(ACTIVE[runs.state[: runs.size]])

@@ -308,6 +308,14 @@ class ExecutorChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorsChanged(Event):
+    """Several come and go in one moment, in this order: a new driver has other executors than the one before it, under the same names. Nothing
+    is decided or deployed in between."""
+
+    changes: tuple[ExecutorChanged, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersOccupied(Event):
     """Spark's own count of running tasks: cores of each worker that are taken by what is not ours to run now (other jobs, or
     executions that were killed and are not gone yet). Those not named have none."""

@@ -26,8 +26,6 @@ class Outstanding:
         self.drivers: list[DriverBegan] = []
         self.executors: dict[str, e.ExecutorChanged] = {}
         """Those that the scheduler believes to be there, by name."""
-        self.is_occupied = False
-        """Cores of workers are taken, as far as it was told."""
         self.merges: dict[int, int] = {}
         """Merges that were asked for and not answered: their data set, by number."""
         self.merged: dict[int, set[int]] = {}
@@ -49,7 +47,7 @@ class Outstanding:
             e.ExecutionsFinished: self._staged,
             e.TimerFired: lambda event: self._timers.pop(event.timer, None),
             e.ExecutorChanged: self._executor,
-            e.WorkersOccupied: self._occupied,
+            e.ExecutorsChanged: self._executors,
             e.SizesLoaded: self._loaded,
             e.SourceNarrowed: lambda event: self._narrowed.pop(event.vertex, None),
             e.PartitionsMerged: self._merged,
@@ -134,8 +132,9 @@ class Outstanding:
         else:
             self.executors.pop(event.executor, None)
 
-    def _occupied(self, event: e.WorkersOccupied) -> None:
-        self.is_occupied = bool(len(event.executors))
+    def _executors(self, event: e.ExecutorsChanged) -> None:
+        for change in event.changes:
+            self._executor(change)
 
     def _loaded(self, event: e.SizesLoaded) -> None:
         rows = self._rows.get(event.dataset, {})

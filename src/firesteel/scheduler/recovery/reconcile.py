@@ -44,12 +44,11 @@ def events_after(replayed: Replayed, found: Found, now: Callable[[], float]) -> 
     """
     scheduler, outstanding = replayed.scheduler, replayed.outstanding
     left = _Left(scheduler)
-    for known in list(outstanding.executors.values()):
-        yield as_gone(known, now())
-    if outstanding.is_occupied:
-        yield e.WorkersOccupied(at=now(), executors=(), cores=np.zeros(0, np.float64))
-    for change in found.executors:
-        yield replace(change, at=now())
+    at = now()
+    gone = [as_gone(known, at) for known in outstanding.executors.values()]
+    there = [replace(change, at=at) for change in found.executors]
+    if gone or there:
+        yield e.ExecutorsChanged(at=at, changes=(*gone, *there))
     if scheduler.status is JobStatus.CREATED:
         yield e.JobStarted(at=now())
     yield from left.ended(now)
