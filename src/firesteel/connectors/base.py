@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from firesteel.errors import UsageError
 from firesteel.task.program import SinkWriter, TaskContext
 
-__all__ = ["Sink", "SinkWriter", "Source", "Split", "infer_parallelism", "push_down"]
+__all__ = ["Recovered", "Sink", "SinkWriter", "Source", "Split", "infer_parallelism", "push_down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,18 @@ class Sink(Protocol):
 
     Optional, for jobs with several sinks, which are published together: ``hold()`` before ``commit``, and after it either
     ``rollback()``, which takes back what was published, or ``release()``. A sink without them is published last.
+
+    Optional, for jobs that outlive their driver, on the driver, both or none:
+
+    * ``state() -> dict[str, str]``: after ``begin`` or ``recover``; what ``recover`` needs to know in another process, without secrets.
+    * ``recover(job_id: str, winners: Sequence[Any], state: Mapping[str, str], *, step: str) -> Recovered``: in the place of ``begin``, in
+      another process, after ``check``: takes over what the attempts with the commit messages ``winners`` have staged. ``step`` is how far the driver
+      that died had come with this sink: :data:`BEGUN`, :data:`PUBLISHING` (``commit`` was called: all of it, a part or nothing may be done, or taken
+      back) or :data:`PUBLISHED`. ``commit`` is called after it, with the same winners if it had been called before, unless it is published; it must
+      finish what was begun, and repeat nothing. ``state`` is empty where the driver died in ``begin``. Raises UsageError where nobody can tell what
+      was published.
+
+    Without them such a job makes this sink's output again, and cannot go on where it was being published.
     """
 
     name: str
@@ -117,6 +129,19 @@ class Sink(Protocol):
     def abort(self, attempts: Sequence[Any]) -> None:
         """Removes what the attempts with these commit messages wrote; an empty sequence: all the job ever wrote."""
         ...
+
+
+BEGUN, PUBLISHING, PUBLISHED = "begun", "publishing", "published"
+"""The steps of a sink in a job that outlives its driver. Each is written down before what follows from it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What ``Sink.recover`` found. ``published``: all is out, ``commit`` is not to be called; ``missing``: places in the winners whose staged output
+    is not there: their subtasks run again."""
+
+    published: bool = False
+    missing: tuple[int, ...] = ()
 
 
 def infer_parallelism(source: Source, upper_bound: int, data_volume: int) -> int | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from firesteel.api.connectors.spark_formats import check_table, hidden, said
 from firesteel.api.ddl import check_spark_types
+from firesteel.connectors.base import PUBLISHING, Recovered
 from firesteel.connectors.files.paths import as_paths, is_local
 from firesteel.connectors.files.writing.sinks import FileCommit
 from firesteel.connectors.formats.parquet import ParquetSink
@@ -59,7 +60,6 @@ class _SparkSink(ParquetSink):
     ``output``: how messages name it, without secrets. ``key``: tells outputs apart that must not be written twice in a job.
     """
 
-    goes_on = False
     hold: Any = None
     """None: output that Spark has written cannot be taken back, so of several sinks these are published last."""
 
@@ -87,8 +87,21 @@ class _SparkSink(ParquetSink):
     def _said(self, error: BaseException) -> str:
         return said(error)
 
+    def recover(self, job_id: str, winners: Sequence[FileCommit], state: Mapping[str, str], *, step: str) -> Recovered:
+        """Raises UsageError where Spark may have written what cannot be written again."""
+        if step == PUBLISHING and not self._can_be_written_again():
+            raise UsageError(
+                f"It is not known what was published to {self.output}: the driver died as Spark wrote it.",
+                hint="Look at what is there, and run the script without resuming if it is to be published once more.",
+            )
+        return super().recover(job_id, winners, state, step=step)
+
+    def _can_be_written_again(self) -> bool:
+        """Whatever an earlier driver had written of it, the output is the same when it is written once more."""
+        raise NotImplementedError
+
     def commit(self, winners: Sequence[FileCommit]) -> None:
-        """Raises FiresteelError when a file is missing or Spark cannot write."""
+        """Leaves the staged files to ``release``. Raises FiresteelError when a file is missing or Spark cannot write."""
         assert self._staging is not None, "begin comes before commit"
         written = [message for message in winners if message.name is not None]
         self._staging.verify(written)
@@ -99,7 +112,6 @@ class _SparkSink(ParquetSink):
             self._write(self.session.read.options(**_EXACT).parquet(*files))
         except Exception as error:
             raise FiresteelError(f"Spark could not write {self.output}: {self._said(error)}.") from error
-        self._staging.remove()
 
     def _for_spark(self, message: FileCommit) -> str:
         """The file as Hadoop names it, which escapes nothing as a URL does."""
@@ -109,18 +121,21 @@ class _SparkSink(ParquetSink):
 
     def _refuse_existing(self, path: str, other: str = "mode='overwrite'") -> None:
         """Raises UsageError if there is something at ``path`` already, or Spark cannot look."""
-        try:
-            place = self.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-            conf = self.session._jsparkSession.sessionState().newHadoopConf()
-            exists = bool(place.getFileSystem(conf).exists(place))
-        except Exception as error:
-            hint = "pyarrow opens no such path, so Spark does: it needs the path's connector and credentials."
-            raise UsageError(f"Spark cannot look at {self.output}: {self._said(error)}.", hint=hint) from error
-        if exists:
+        if self._exists(path):
             raise UsageError(
                 f"The output {self.output} exists already.",
                 hint=f"Choose another path, remove it first, or write with {other}.",
             )
+
+    def _exists(self, path: str) -> bool:
+        """Raises UsageError if Spark cannot look."""
+        try:
+            place = self.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+            conf = self.session._jsparkSession.sessionState().newHadoopConf()
+            return bool(place.getFileSystem(conf).exists(place))
+        except Exception as error:
+            hint = "pyarrow opens no such path, so Spark does: it needs the path's connector and credentials."
+            raise UsageError(f"Spark cannot look at {self.output}: {self._said(error)}.", hint=hint) from error
 
 
 class SparkFileSink(_SparkSink):
@@ -137,6 +152,9 @@ class SparkFileSink(_SparkSink):
         super().check(schema)
         if self.mode == "error":
             self._refuse_existing(self.url)
+
+    def _can_be_written_again(self) -> bool:
+        return self.mode == "overwrite" or not self._exists(self.url)
 
     def _write(self, frame: Any) -> None:
         writer = frame.write.mode("overwrite" if self.mode == "overwrite" else "error")
@@ -181,6 +199,11 @@ class SparkFormatSink(_SparkSink):
             check_table(self.session, self._options, self.save_mode)
         elif self.path is not None and self.save_mode == "error":
             self._refuse_existing(self.path, "mode='append', 'overwrite' or 'ignore'")
+
+    def _can_be_written_again(self) -> bool:
+        if self.save_mode == "overwrite":
+            return True
+        return self.save_mode == "error" and self.path is not None and not self._exists(self.path)
 
     def _write(self, frame: Any) -> None:
         writer = frame.write.format(self.format).mode(self.save_mode).options(**self._options)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from firesteel.connectors.base import Recovered
 from firesteel.connectors.files.paths import PathLike
 from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, NoWriter
@@ -32,7 +34,6 @@ class MergeSink(ParquetSink):
     """
 
     kind = "merge_parquet"
-    goes_on = False  # the files that were seen then are not pickled
 
     def __init__(self, path: PathLike, **options: Any) -> None:
         super().__init__(path, mode="append", **options)
@@ -48,8 +49,22 @@ class MergeSink(ParquetSink):
     def write(self, subtask: int, attempt: int) -> Any:
         return MergeWriter(super().write(subtask, attempt))
 
+    def state(self) -> dict[str, str]:
+        return {**super().state(), "seen": json.dumps(self.seen)}
+
+    def recover(self, job_id: str, winners: Sequence[Any], state: Mapping[str, str], *, step: str) -> Recovered:
+        if "seen" in state:  # what is there now may be this job's already
+            self.seen = {name: (size, changed) for name, (size, changed) in json.loads(state["seen"]).items()}
+        return super().recover(job_id, [winner.files for winner in winners], state, step=step)
+
     def commit(self, winners: Sequence[Any]) -> None:
         """``winners``: MergeCommit. Raises FiresteelError also where others have changed the folder since the files were listed."""
+        if not self.has_begun:
+            self._check_unchanged()
+        self._gone = tuple(sorted({name.partition("/")[2] for winner in winners for name in winner.replaced}))
+        super().commit([winner.files for winner in winners])
+
+    def _check_unchanged(self) -> None:
         with storage_errors(self.target.label):
             now = listed(self.target)
         changed = sorted(name for name in {*now, *self.seen} if now.get(name) != self.seen.get(name))
@@ -59,8 +74,6 @@ class MergeSink(ParquetSink):
                 f"Nothing was published to {self.target.label}: another program wrote there while the job was running ({changed[0]} {what}).",
                 hint="Run the job again.",
             )
-        self._gone = tuple(sorted({name.partition("/")[2] for winner in winners for name in winner.replaced}))
-        super().commit([winner.files for winner in winners])
 
     def abort(self, attempts: Sequence[Any]) -> None:
         super().abort([attempt.files for attempt in attempts])

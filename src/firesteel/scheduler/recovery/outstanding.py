@@ -33,7 +33,7 @@ class Outstanding:
         self.commits: dict[Name, tuple[bytes, ...]] = {}
         """Commit messages of what sinks have staged, and is neither published nor discarded."""
         self.sink_steps: dict[tuple[int, int], dict[str, bytes]] = {}
-        """By vertex and sink: its steps, and the state that each was written with."""
+        """By vertex and sink: its steps, the last one last, and the state that each was written with."""
         self.publishing: c.CommitSinks | None = None
         self.ended: c.JobStatusChanged | None = None
         """The job is over: no more is left than to tell."""
@@ -83,7 +83,9 @@ class Outstanding:
         elif isinstance(record, Alive):
             self.at = max(self.at, record.at)
         elif isinstance(record, SinkStep):
-            self.sink_steps.setdefault((record.vertex, record.sink), {})[record.step] = record.state
+            steps = self.sink_steps.setdefault((record.vertex, record.sink), {})
+            steps.pop(record.step, None)
+            steps[record.step] = record.state
 
     def heard(self, event: e.Event) -> None:
         """An event that was handled: it may be the answer to what was asked."""

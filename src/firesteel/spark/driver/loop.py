@@ -75,6 +75,7 @@ from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import Merger
 from firesteel.spark.storage.outputs import Outputs
+from firesteel.spark.storage.publish import NO_STEPS, SinkSteps
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.executor.information import Blob, VertexInformation
 from firesteel.task.executor.messages import (
@@ -176,9 +177,8 @@ class JobDriver:
         self._gate = given.recovery.begin(self._queue.put, given.clock.now, self._execute)
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put, given.sockets)
-        self.outputs = Outputs(
-            given.compiled, given.store, given.job_id, self._queue.put, given.clock.now, step=self._gate.step
-        )
+        steps = SinkSteps(given.compiled, self._gate.step, given.beginning.published) if self._gate.lasts else NO_STEPS
+        self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now, steps=steps)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
         self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)

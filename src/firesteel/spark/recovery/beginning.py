@@ -7,13 +7,15 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from firesteel.connectors.base import BEGUN, PUBLISHED
+from firesteel.errors import FiresteelError
 from firesteel.recovery.files import FileLog
 from firesteel.recovery.log import FencedError
 from firesteel.results.storage.owner import myself
@@ -46,11 +48,13 @@ class Driver:
 
 
 class Beginning(Protocol):
-    """``at``: the job's clock as it begins. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled
+    """``at``: the job's clock as it begins; ``published``: sinks whose output an earlier driver has published. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled
     copy of each; then ``events``: those by which the scheduler is brought to where the job begins, each to be handled before the next."""
 
     @property
     def at(self) -> float: ...
+    @property
+    def published(self) -> Sequence[Any]: ...
     def begin_sink(self, vertex: int, place: int, sink: Any) -> None: ...
     def recovery(self, copies: Mapping[tuple[int, int], bytes]) -> Recovery: ...
     def events(self, driver: Driver) -> Iterator[ev.Event]: ...
@@ -78,9 +82,8 @@ class NewLog:
     steps: list[SinkStep] = field(default_factory=list[SinkStep])
 
     def begun(self, vertex: int, place: int, sink: Any) -> None:
-        state = getattr(sink, "state", None)
-        told = b"" if state is None else json.dumps(state()).encode()
-        self.steps.append(SinkStep(vertex, place, "begun", told))
+        told = json.dumps(sink.state()).encode() if can_recover(sink) else b""
+        self.steps.append(SinkStep(vertex, place, BEGUN, told))
 
     def open(self, at: float, copies: Mapping[tuple[int, int], bytes]) -> JobLog:
         """``copies``: of the sinks, pickled, by vertex and place. Raises OSError."""
@@ -112,6 +115,7 @@ class FromNothing:
     job_id: str = ""
     log: NewLog | None = None
     at: float = 0.0
+    published: Sequence[Any] = ()
 
     def begin_sink(self, vertex: int, place: int, sink: Any) -> None:
         sink.begin(self.job_id)
@@ -138,6 +142,7 @@ class GoesOn:
     carried: Sequence[Command | NarrowingDone]
     unrepeatable: Sequence[int] = ()
     """Vertices whose rows Spark's own plan parts."""
+    published: list[Any] = field(default_factory=list[Any])
     _lost: list[ev.OutputsLost] = field(default_factory=list[ev.OutputsLost])
 
     @property
@@ -147,15 +152,47 @@ class GoesOn:
     def begin_sink(self, vertex: int, place: int, sink: Any) -> None:
         """Takes over what it had staged; where that cannot be it begins anew under another name, and all of it is made again. Raises
         FencedError where it was about to be published."""
-        begun = self._copy(vertex, place)
-        if not (begun is not None and can_go_on(sink) and sink.go_on(begun)):
-            if self.replayed.outstanding.publishing is not None:
-                raise FencedError(f"Job {self.job_id} cannot go on: what it had staged for '{sink.name}' is gone.")
-            if begun is not None:
-                quietly(lambda: begun.abort([]))
-            sink.begin(f"{self.job_id}e{self.log.driver.epoch}")
-            self._lose(vertex)
+        steps = self.replayed.outstanding.sink_steps.get((vertex, place), {})
+        step = last_step(steps)
+        if can_recover(sink):
+            self._recover(vertex, place, sink, step, steps.get(BEGUN, b""))
+        elif step == PUBLISHED:
+            self.published.append(sink)
+        else:
+            self._begin_anew(vertex, place, sink)
         self.log.begun(vertex, place, sink)
+
+    def _recover(self, vertex: int, place: int, sink: Any, step: str, state: bytes) -> None:
+        publishing = self.replayed.outstanding.publishing
+        if publishing is None:
+            staged = {name[1:]: own for name, own in self.replayed.outstanding.commits.items() if name[0] == vertex}
+            names, commits = list(staged), [own[place] for own in staged.values()]
+        else:
+            names, commits = [], [own[place] for _, own in publishing.winners.get(vertex, ())]
+        winners = [pickle.loads(commit) for commit in commits]
+        try:
+            found = sink.recover(self.job_id, winners, json.loads(state or b"{}"), step=step)
+        except FiresteelError as error:
+            if publishing is None:
+                raise
+            raise FencedError(f"Job {self.job_id} cannot go on. {error.message}", hint=error.hint) from error
+        if found.published:
+            self.published.append(sink)
+        elif publishing is None:
+            self._lose(vertex, [names[k] for k in found.missing])
+        elif found.missing:
+            if step == BEGUN:
+                quietly(lambda: sink.abort([]))
+            raise FencedError(f"Job {self.job_id} cannot go on: what it had staged for '{sink.name}' is gone.")
+
+    def _begin_anew(self, vertex: int, place: int, sink: Any) -> None:
+        if self.replayed.outstanding.publishing is not None:
+            raise FencedError(f"Job {self.job_id} cannot go on: '{sink.name}' cannot take over what it had staged.")
+        begun = self._copy(vertex, place)
+        if begun is not None:
+            quietly(lambda: begun.abort([]))
+        sink.begin(f"{self.job_id}e{self.log.driver.epoch}")
+        self._lose(vertex, [name[1:] for name in self.replayed.outstanding.commits if name[0] == vertex])
 
     def _copy(self, vertex: int, place: int) -> Any:
         """The sink as its driver had begun it; None: it cannot be read."""
@@ -165,9 +202,9 @@ class GoesOn:
             _log.debug("sink %s of vertex %s cannot be read", place, vertex, exc_info=True)
             return None
 
-    def _lose(self, vertex: int) -> None:
-        names = [name[1:] for name in self.replayed.outstanding.commits if name[0] == vertex]
-        if names and not any(lost.vertex == vertex for lost in self._lost):
+    def _lose(self, vertex: int, names: Sequence[tuple[int, int, int]]) -> None:
+        """``names``: subtask, attempt and token of each execution."""
+        if names:
             subtasks, attempts, tokens = np.array(names, np.int64).T
             self._lost.append(
                 ev.OutputsLost(at=self.at, vertex=vertex, subtasks=subtasks, attempts=attempts, tokens=tokens)
@@ -215,9 +252,14 @@ class GoesOn:
         return kept | {(dataset, token) for dataset, tokens in merged for token in tokens}
 
 
-def can_go_on(sink: Any) -> bool:
-    """Returns whether the sink may take over what another driver had staged (``FileSink.go_on``)."""
-    return bool(getattr(sink, "goes_on", False))
+def can_recover(sink: Any) -> bool:
+    """Returns whether the sink can say what another driver had staged and published (``connectors.base.Sink``)."""
+    return callable(getattr(sink, "recover", None)) and callable(getattr(sink, "state", None))
+
+
+def last_step(steps: Iterable[str]) -> str:
+    """Returns how far a sink had come; ``steps``: those that the log has, the last one last. Each driver begins with it anew."""
+    return next((step for step in reversed(list(steps)) if step != BEGUN), BEGUN)
 
 
 def copy_name(vertex: int, place: int) -> str:

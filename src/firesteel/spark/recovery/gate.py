@@ -35,7 +35,9 @@ class Gate(Protocol):
     """``narrowed``, ``heard`` and ``take`` are called in the job's thread. ``narrowed``: a source, of which the next
     event tells. ``take``: something that the gate had put on the job's queue; raises
     FencedError when another driver has taken the job over. ``step``: returns when it is durable that a sink came so far; raises FiresteelError
-    where that cannot be. ``close``: the last call; None: the driver's own fault ended it."""
+    where that cannot be. ``close``: the last call; None: the driver's own fault ended it. ``lasts``: steps outlive the driver."""
+
+    lasts: bool
 
     def narrowed(self, done: NarrowingDone) -> None: ...
     def heard(self, event: ev.Event, commands: Sequence[Command]) -> None: ...
@@ -53,6 +55,8 @@ class Recovery(Protocol):
 
 class OpenGate:
     """Lets everything through at once."""
+
+    lasts = False
 
     def __init__(self, execute: Execute, now: Now) -> None:
         self._execute, self._now = execute, now
@@ -111,6 +115,8 @@ class JobLog:
 
 class LogGate:
     """Lets commands through when their events are durable, in order."""
+
+    lasts = True
 
     def __init__(self, file: LogFile, side_inputs: SideInputs, put: Put, now: Now, execute: Execute) -> None:
         self._file, self._side_inputs = file, side_inputs

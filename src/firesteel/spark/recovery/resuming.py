@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
+from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.errors import UsageError
 from firesteel.options import (
     RECOVERY_MODE,
@@ -32,7 +33,15 @@ from firesteel.scheduler.recovery.replay import Diverged, Replayed, replay
 from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.spark.driver.narrowing import NarrowingDone
-from firesteel.spark.recovery.beginning import Beginning, DriverIdentity, FromNothing, GoesOn, NewLog, can_go_on
+from firesteel.spark.recovery.beginning import (
+    Beginning,
+    DriverIdentity,
+    FromNothing,
+    GoesOn,
+    NewLog,
+    can_recover,
+    last_step,
+)
 from firesteel.spark.recovery.header import JobIdentity, differences, header_of, prints_of
 from firesteel.spark.storage.directories import JobStorage, open_root
 
@@ -116,6 +125,7 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
             return Opened(identity, prints, same, (_goes_on(same),))
         except (Diverged, DamagedLogError) as error:
             reasons = [str(error).rstrip(".")]
+            _refuse_half_published(compiled, found, reasons)
     if wanted.job_id is not None:
         raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
     return Opened(identity, prints, decisions=(_anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}"),))
@@ -225,21 +235,24 @@ def _rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJo
     ended = replayed.outstanding.ended
     if scheduler.status not in _CAN_GO_ON or (ended is not None and ended.status is not JobStatus.FINISHED):
         raise Diverged(f"it was {scheduler.status.value}")
-    sinks = [sink for own in compiled.sinks.values() for sink in own]
-    if replayed.outstanding.publishing is not None and not all(map(can_go_on, sinks)):
+    out = {where for where, steps in replayed.outstanding.sink_steps.items() if last_step(steps) == PUBLISHED}
+    sinks = [s for vertex, own in compiled.sinks.items() for k, s in enumerate(own) if (vertex, k) not in out]
+    if replayed.outstanding.publishing is not None and not all(map(can_recover, sinks)):
         raise Diverged("its outputs were about to be published, by sinks that cannot take over what others have staged")
     return SameJob(taken, given, side_inputs, replayed, carried)
 
 
 def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequence[str]) -> None:
     """Raises UsageError where outputs of the job may be out, and nobody can say which: begun anew, it could publish them twice."""
-    steps = [record for entry in found.log.entries for record in entry if isinstance(record, SinkStep)]
-    for step in steps:
-        if step.step != "publishing":
+    steps: dict[tuple[int, int], list[str]] = {}
+    for record in (record for entry in found.log.entries for record in entry if isinstance(record, SinkStep)):
+        steps.setdefault((record.vertex, record.sink), []).append(record.step)
+    for (vertex, place), own in steps.items():
+        if (step := last_step(own)) == BEGUN:
             continue
-        sinks = compiled.sinks.get(step.vertex, ())
-        sink = sinks[step.sink] if step.sink < len(sinks) else None
-        if reasons or not hasattr(sink, "recover"):
+        sinks = compiled.sinks.get(vertex, ())
+        sink = sinks[place] if place < len(sinks) else None
+        if reasons or (step == PUBLISHING and not can_recover(sink)):
             why = "; ".join(reasons) or f"'{getattr(sink, 'name', 'its sink')}' cannot say what it has published"
             raise UsageError(
                 f"Job {found.job_id} ('{found.header.job_name}') was publishing its outputs when its driver died, and cannot go on: {why}.",

@@ -27,7 +27,7 @@ from firesteel.scheduler.kernel.commands import (
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import names_of
-from firesteel.spark.storage.publish import NotPublishedError, publish
+from firesteel.spark.storage.publish import NO_STEPS, NotPublishedError, Steps, publish
 from firesteel.task.program import ResultOutput
 
 
@@ -40,10 +40,9 @@ class Outputs:
         report: Callable[[ev.Event], None],
         now: Callable[[], float],
         *,
-        step: Callable[[int, int, str], None] = lambda vertex, sink, step: None,
+        steps: Steps = NO_STEPS,
     ) -> None:
-        """``step``: makes durable how far a sink of a vertex has come (``Gate.step``)."""
-        self._step = step
+        self._steps = steps
         self._compiled = compiled
         self._store = store
         self._report = report
@@ -112,15 +111,13 @@ class Outputs:
         """In its own thread: publishes each sink's winners, in subtask order."""
         event: ev.Event
         try:
-            for vertex in command.winners:
-                for place in range(len(self._compiled.sinks.get(vertex, ()))):
-                    self._step(vertex, place, "publishing")
             publish(
                 [
                     (sink, [pickle.loads(commits[i]) for _attempt, commits in winners])
                     for vertex, winners in command.winners.items()
                     for i, sink in enumerate(self._compiled.sinks.get(vertex, ()))
-                ]
+                ],
+                self._steps,
             )
             event = ev.SinksCommitted(at=self._now())
         except BaseException as error:

@@ -7,9 +7,11 @@ committed after ``hold`` can be taken back until ``release``. Such sinks are pub
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from firesteel.compile.compiled import CompiledJob
+from firesteel.connectors.base import PUBLISHED, PUBLISHING
 from firesteel.errors import FiresteelError
 from firesteel.spark.storage.cleaning import quietly
 
@@ -25,32 +27,93 @@ class NotPublishedError(FiresteelError):
         self.storage = storage
 
 
-def publish(outputs: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+class Steps(Protocol):
+    """How far each sink has come. ``told`` returns when it is durable (``connectors.base``: PUBLISHING, PUBLISHED), before what follows from it is
+    done; raises FiresteelError where that cannot be."""
+
+    @property
+    def lasts(self) -> bool:
+        """They outlive this process: nothing may be removed that another one would need."""
+        ...
+
+    def is_published(self, sink: Any) -> bool:
+        """An earlier driver has."""
+        ...
+
+    def told(self, sink: Any, step: str) -> None: ...
+
+
+class NoSteps:
+    """Of a job that ends with its driver."""
+
+    lasts = False
+
+    def is_published(self, sink: Any) -> bool:
+        return False
+
+    def told(self, sink: Any, step: str) -> None:
+        pass
+
+
+NO_STEPS = NoSteps()
+
+
+class SinkSteps:
+    """``step``: makes durable how far the sink of a vertex at a place has come (``Gate.step``). ``published``: by an earlier driver."""
+
+    lasts = True
+
+    def __init__(self, compiled: CompiledJob, step: Callable[[int, int, str], None], published: Sequence[Any]) -> None:
+        self._places = {
+            id(sink): (vertex, place) for vertex, sinks in compiled.sinks.items() for place, sink in enumerate(sinks)
+        }
+        self._step = step
+        self._published = published
+
+    def is_published(self, sink: Any) -> bool:
+        return _is_in(self._published, sink)
+
+    def told(self, sink: Any, step: str) -> None:
+        self._step(*self._places[id(sink)], step)
+
+
+def publish(outputs: Sequence[tuple[Any, Sequence[Any]]], steps: Steps = NO_STEPS) -> None:
     """``outputs``: each sink with the commit messages of its winners, in subtask order. Raises NotPublishedError."""
-    held = [sink for sink, _ in outputs if len(outputs) > 1 and _can_hold(sink)]
-    in_order = sorted(outputs, key=lambda output: not any(output[0] is sink for sink in held))
-    done: list[Any] = []
+    left = [sink for sink, _ in outputs if not steps.is_published(sink)]
+    held = [sink for sink in left if (steps.lasts or len(outputs) > 1) and _can_hold(sink)]
+    in_order = sorted(outputs, key=lambda output: not _is_in(held, output[0]))
+    done = [sink for sink, _ in outputs if not _is_in(left, sink)]
     for sink, messages in in_order:
+        if not _is_in(left, sink):
+            continue
         try:
-            if any(sink is one for one in held):
+            if _is_in(held, sink):
                 sink.hold()
+            steps.told(sink, PUBLISHING)
             sink.commit(messages)
+            done.append(sink)
+            steps.told(sink, PUBLISHED)
         except BaseException as error:
-            stay = [one for one in reversed(done) if not _taken_back(one, held)][::-1]
+            stay = [one for one in reversed(done) if not _taken_back(one, held, steps)][::-1]
             raise NotPublishedError(_words(sink, error, stay), stay, isinstance(error, OSError)) from error
-        done.append(sink)
-    for sink in held:
-        quietly(sink.release)
+    for sink in done:
+        if not _is_in(left, sink) or _is_in(held, sink) or not _can_hold(sink):
+            quietly(getattr(sink, "release", lambda: None))
+
+
+def _is_in(sinks: Sequence[Any], sink: Any) -> bool:
+    return any(sink is one for one in sinks)
 
 
 def _can_hold(sink: Any) -> bool:
     return all(callable(getattr(sink, name, None)) for name in ("hold", "rollback", "release"))
 
 
-def _taken_back(sink: Any, held: list[Any]) -> bool:
-    if not any(sink is one for one in held):
+def _taken_back(sink: Any, held: list[Any], steps: Steps) -> bool:
+    if not _is_in(held, sink):
         return False
     try:
+        steps.told(sink, PUBLISHING)  # of which another driver knows that it may be out or not
         sink.rollback()
     except Exception:
         _log.debug("'%s' could not be taken back", sink.name, exc_info=True)

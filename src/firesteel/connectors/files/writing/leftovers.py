@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -18,6 +19,7 @@ from firesteel.errors import UsageError
 from firesteel.results.storage.owner import Owner, myself, owner_of
 
 _OWNER = "_owner.json"
+_EPOCH = re.compile(r"(?:\.e(\d+))?")
 
 
 def staging_path(target: Location, job_id: str) -> str:
@@ -88,6 +90,29 @@ def unpublished(path: PathLike) -> tuple[str, list[Leftover]]:
                 hint="Give the directory that the job wrote to.",
             )
     return target.label, found
+
+
+def is_ours(target: Location, staging: str) -> bool:
+    """The directory is marked as this process's. Raises OSError."""
+    try:
+        with target.filesystem.open_input_stream(f"{staging}/{_OWNER}") as stream:
+            return json.loads(stream.read()) == myself()
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def stagings_of(target: Location, job_id: str) -> dict[int, str]:
+    """The job's directories beside the target, by the number of the driver that had them, of 1 and more. Raises OSError."""
+    own = staging_path(target, job_id)
+    beside = target.filesystem.get_file_info(pafs.FileSelector(str(PurePosixPath(own).parent), allow_not_found=True))
+    names = {info.path: info.path.removeprefix(own) for info in beside if info.path.startswith(own)}
+    epochs = {path: _EPOCH.fullmatch(rest) for path, rest in names.items()}
+    return {int(match[1] or 1): path for path, match in epochs.items() if match is not None}
+
+
+def is_left(target: Location) -> bool:
+    """A job writes there, or has died without having tidied up. Raises StorageError."""
+    return bool(leftovers(target))
 
 
 def remove_leftovers(target: Location, *, keeps: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,16 +18,38 @@ from firesteel.results.storage.store import StorageError
 
 
 class Moves:
-    """Moves that are undone, the last first, when the block around them fails."""
+    """Moves that are undone, the last first, when the block around them fails.
 
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
+    ``again``: some may have been made before, by a process that died: what lies at its end already was moved, and is undone with the rest.
+    ``inside``: a directory that is there, or was taken away by who goes on with these moves; ``is_ours``: nobody does. Else nothing is undone.
+    """
+
+    def __init__(
+        self,
+        filesystem: pafs.FileSystem,
+        *,
+        again: bool = False,
+        inside: str = "/",
+        is_ours: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._filesystem = filesystem
+        self._again = again
+        self._is_ours = is_ours
         self._undo: list[Callable[[], Any]] = []
-        self._known_dirs: set[str] = set()
+        self._known_dirs = {inside}
 
     def move(self, source: str, target: str) -> None:
-        self.make_dir(str(PurePosixPath(target).parent))
-        self._filesystem.move(source, target)
+        """Raises OSError."""
+        if self._again and self._kind(source) is pafs.FileType.NotFound:
+            if self._kind(target) is pafs.FileType.NotFound:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        else:
+            self.make_dir(str(PurePosixPath(target).parent))
+            self._filesystem.move(source, target)
+        self.was_made(source, target)
+
+    def was_made(self, source: str, target: str) -> None:
+        """This move is undone, too."""
         self._undo.append(partial(self._filesystem.move, target, source))
 
     def make_dir(self, path: str) -> None:
@@ -35,18 +58,22 @@ class Moves:
             if folder in (*self._known_dirs, ".", "/"):
                 break
             self._known_dirs.add(folder)
-            if self._filesystem.get_file_info(folder).type is not pafs.FileType.NotFound:
+            if self._kind(folder) is not pafs.FileType.NotFound:
                 break
             missing.append(folder)
         if missing:
-            self._filesystem.create_dir(path, recursive=True)
-            self._undo += [partial(self._remove_if_empty, folder) for folder in reversed(missing)]
+            for folder in reversed(missing):
+                self._filesystem.create_dir(folder, recursive=False)
+                self._undo.append(partial(self.remove_if_empty, folder))
 
-    def _remove_if_empty(self, path: str) -> None:
+    def remove_if_empty(self, path: str) -> None:
         """Another job may have put files there meanwhile."""
-        exists = self._filesystem.get_file_info(path).type is not pafs.FileType.NotFound
+        exists = self._kind(path) is not pafs.FileType.NotFound
         if exists and not self._filesystem.get_file_info(pafs.FileSelector(path)):
             self._filesystem.delete_dir(path)
+
+    def _kind(self, path: str) -> pafs.FileType:
+        return self._filesystem.get_file_info(path).type
 
     def on_undo(self, step: Callable[[], Any]) -> None:
         self._undo.append(step)
@@ -56,7 +83,10 @@ class Moves:
         self._undo.clear()
 
     def undo(self) -> None:
-        """Takes every step, the last first, then raises the first OSError there was."""
+        """Takes every step, the last first, then raises the first OSError there was. Raises OSError, too, where others go on with them."""
+        if self._undo and not self._is_ours():
+            self.keep()
+            raise OSError(errno.EBUSY, "another driver of the job has taken this over")
         failed: list[OSError] = []
         while self._undo:
             try:

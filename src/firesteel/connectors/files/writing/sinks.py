@@ -9,12 +9,12 @@ beside a target is removed by the next job that writes there (``leftovers``).
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -22,12 +22,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from firesteel.connectors.base import BEGUN, PUBLISHED, Recovered
 from firesteel.connectors.files.compression import CODECS
 from firesteel.connectors.files.object_stores import require_bucket, why
 from firesteel.connectors.files.partitions import check_partition_columns, escape
 from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
-from firesteel.connectors.files.writing.in_place import SUCCESS, Change, InPlace
-from firesteel.connectors.files.writing.leftovers import remove_leftovers
+from firesteel.connectors.files.writing.in_place import Change, InPlace
+from firesteel.connectors.files.writing.leftovers import is_left, remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
 from firesteel.connectors.files.writing.part_files import (
     FileCommit,
@@ -38,6 +39,7 @@ from firesteel.connectors.files.writing.part_files import (
     PartWriter,
     encoded_bytes,
 )
+from firesteel.connectors.files.writing.renamed import Renamed
 from firesteel.connectors.files.writing.same_partitions import files_in, same_partitions
 from firesteel.connectors.files.writing.staging import Staging
 from firesteel.errors import FiresteelError, UsageError
@@ -62,8 +64,6 @@ class FileSink:
     extension = ""
     chunk_bytes = 1 << 20
     supports_concurrent_execution_attempts = True
-    goes_on = True
-    """Another driver can take over what it has staged (:meth:`go_on`)."""
 
     def __init__(
         self,
@@ -97,8 +97,10 @@ class FileSink:
         )
         self._schema: pa.Schema | None = None
         self._staging: Staging | None = None
-        self._tag = ""
+        self._job, self._tag = "", ""
         self._ignored = False
+        self._again = False
+        """A driver that died may have published a part."""
         self._held = False
         self._published: Moves | None = None
 
@@ -125,16 +127,19 @@ class FileSink:
         self._check_schema(written)
         self._schema = schema
         with _as_usage(self.target):
-            if self._is_there() and self.mode in _IN_PLACE:
+            if self._is_there(goes_on=True) and self.mode in _IN_PLACE:
                 self._check_same_layout()
                 self._check_same_columns(written)
             self._check_parent()
 
-    def _is_there(self) -> bool:
-        """Raises UsageError where something is there that the mode does not allow; notes whether nothing is to be done."""
+    def _is_there(self, *, goes_on: bool = False) -> bool:
+        """Raises UsageError where something is there that the mode does not allow; notes whether nothing is to be done. ``goes_on``: it may be
+        this job's, whose driver died as it published it."""
         kind = self._kind(self.target.path)
         exists = kind is not pafs.FileType.NotFound
         self._ignored = exists and self.mode == "ignore"
+        if kind is pafs.FileType.Directory and self.mode == "error" and goes_on and is_left(self.target):
+            return True
         if kind is pafs.FileType.File or (exists and self.mode == "error"):
             what = "a file" if kind is pafs.FileType.File else "a directory"
             hint = (
@@ -198,17 +203,50 @@ class FileSink:
         self._is_there()  # what a job that died had moved away is back now
         if self._ignored:
             return
-        self._tag = uuid.uuid4().hex[:12]
+        self._job, self._tag = job_id, uuid.uuid4().hex[:12]
         self._staging = Staging(self.target, job_id)
         self._staging.make()
 
-    def go_on(self, begun: Any) -> bool:
-        """In the place of ``begin``, in a job that goes on: takes over what was staged. ``begun``: a copy of this sink, pickled after its
-        ``begin`` by a driver that died before it published anything. Returns False if that cannot be."""
-        if type(begun) is not type(self) or not self.goes_on:
-            return False
-        self.__dict__.update(begun.__dict__)
-        return self._ignored or (self._staging is not None and self._staging.adopt())
+    def state(self) -> dict[str, str]:
+        if self._staging is None:
+            return {"ignored": "yes"}
+        return {"job": self._job, "tag": self._tag, "parents": json.dumps(self._staging.parents)}
+
+    def recover(self, job_id: str, winners: Sequence[FileCommit], state: Mapping[str, str], *, step: str) -> Recovered:
+        """Raises UsageError where it cannot say what was published, StorageError."""
+        self._ignored = "ignored" in state
+        if self._ignored:
+            return Recovered(published=step == PUBLISHED)
+        staging = Staging.taken_over(self.target, state.get("job", job_id), json.loads(state.get("parents", "[]")))
+        if step == BEGUN and (staging is None or "tag" not in state):
+            if staging is not None:
+                staging.remove()
+            self.begin(job_id)
+            return Recovered(missing=tuple(range(len(winners))))
+        self._job, self._tag, self._staging = state.get("job", job_id), state["tag"], staging
+        self._again = step != BEGUN
+        if step == PUBLISHED and not self.has_begun:  # it was released, too
+            return Recovered(published=True)
+        if staging is None:
+            raise UsageError(
+                f"It is not known what was published to {self.target.label}: its driver died while it did so, and another job that writes there, "
+                "or somebody else, has removed or taken back what it left.",
+                hint="Look at what is there, and run the script without resuming if it is to be published once more.",
+            )
+        return Recovered(missing=tuple(self._missing(staging, winners)))
+
+    def _missing(self, staging: Staging, messages: Sequence[FileCommit]) -> list[int]:
+        """Places of the messages whose files are neither staged nor, once they were being published, where they are to come."""
+        left = staging.missing(messages)
+        names = [
+            (place, file, self._final_name(messages[place].subtask, file)) for place in left for file in left[place]
+        ]
+        found: set[PartFile] = set()
+        for folder in (f"{staging.path}/new", self.target.path) if self._again else ():
+            with storage_errors(self.target.label):
+                infos = self.target.filesystem.get_file_info([f"{folder}/{name}" for _, _, name in names])
+            found |= {file for (_, file, _), info in zip(names, infos, strict=True) if info.size == file.bytes}
+        return [place for place in left if not found.issuperset(left[place])]
 
     # --- executor ---
 
@@ -232,7 +270,8 @@ class FileSink:
             return
         assert self._schema is not None and self._staging is not None, "check and begin come before commit"
         written = [message for message in winners if message.files]
-        self._staging.verify(written)
+        if not self._again:  # else it was looked for, and may have been moved
+            self._staging.verify(written)
         with storage_errors(self.target.label):
             if self._wants_a_file(written):
                 written = [self._write_empty()]
@@ -241,18 +280,52 @@ class FileSink:
                 for message in written
                 for file in message.files
             ]
-            with Moves(self.target.filesystem) as moves:
-                if self.mode in _IN_PLACE and self._kind(self.target.path) is not pafs.FileType.NotFound:
-                    self._change_in_place(files, moves)
-                elif is_local(self.target.filesystem):
-                    self._publish_directory(files, moves)
-                else:
-                    self._publish_files(files, moves)
+            with self._moves() as moves:
+                self._publish(files, moves)
                 if not self._held:
-                    InPlace(self.target, self._staging.path).complete()
+                    self._changes.complete()
             self._published = moves
             if not self._held:
                 self.release()
+
+    def _moves(self) -> Moves:
+        assert self._staging is not None
+        inside, is_ours = self._staging.path, self._staging.is_ours
+        return Moves(self.target.filesystem, again=self._again, inside=inside, is_ours=is_ours)
+
+    @property
+    def _changes(self) -> InPlace:
+        assert self._staging is not None
+        return InPlace(self.target, self._staging.path)
+
+    @property
+    def _renamed(self) -> Renamed:
+        assert self._staging is not None
+        return Renamed(self.target, self._staging.path)
+
+    @property
+    def has_begun(self) -> bool:
+        """A driver that died has begun to publish, and released nothing yet. Raises StorageError."""
+        if not self._again or self._staging is None:
+            return False
+        with storage_errors(self.target.label):
+            return self._changes.is_open or self._renamed.is_open
+
+    def _publish(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        """What another driver has begun goes on as it began."""
+        local = is_local(self.target.filesystem)
+        stays = self.mode in _IN_PLACE and self._kind(self.target.path) is not pafs.FileType.NotFound
+        if self._again and self._changes.is_open:
+            self._changes.go_on(files, moves)
+        elif local and (not stays or (self._again and self._renamed.is_open)):
+            self._renamed.make(files, moves, overwrites=self.mode == "overwrite")
+        elif stays:
+            replaced = self._replaced(files)
+            if files or replaced:
+                by_folder = local and self.mode == "overwrite_partitions"
+                self._changes.make(Change(files, replaced, by_folder), moves)
+        else:
+            self._changes.make(Change(files, self._all_files(), empties=True), moves)
 
     def _wants_a_file(self, written: Sequence[FileCommit]) -> bool:
         """True if one without rows has to say what columns there are."""
@@ -283,7 +356,8 @@ class FileSink:
         self._held, self._published = False, None
         if self._staging is not None:
             with storage_errors(self.target.label):
-                InPlace(self.target, self._staging.path).complete()
+                self._changes.complete()
+                self._renamed.complete()
             self._staging.remove()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
@@ -295,41 +369,17 @@ class FileSink:
         writer.open()
         return writer.finish()
 
-    def _publish_directory(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        assert self._staging is not None
-        ready, old = f"{self._staging.path}/new", f"{self._staging.path}/old"
-        self.target.filesystem.create_dir(ready)
-        for source, name in files:
-            moves.move(source, f"{ready}/{name}")
-        self._put(f"{ready}/{SUCCESS}", b"")
-        if self._kind(self.target.path) is not pafs.FileType.NotFound:
-            self._refuse_unless_overwriting()
-            moves.move(self.target.path, old)
-        moves.move(ready, self.target.path)
-
-    def _publish_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        assert self._staging is not None
-        target, filesystem = self.target.path, self.target.filesystem
-        old = filesystem.get_file_info(pafs.FileSelector(target, recursive=True, allow_not_found=True))
-        old_files = [info.path for info in old if info.type is pafs.FileType.File]
-        if old_files:
-            self._refuse_unless_overwriting()
-        marks = [path for path in old_files if PurePosixPath(path).name == SUCCESS]  # first: incomplete from here on
-        for path in [*marks, *(path for path in old_files if path not in marks)]:
-            moves.move(path, f"{self._staging.path}/old/{path[len(target) :].lstrip('/')}")
-        moves.make_dir(target)
-        for source, name in files:
-            moves.move(source, f"{target}/{name}")
-        self._put(f"{target}/{SUCCESS}", b"")
-        moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{SUCCESS}"))
-
-    def _change_in_place(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        replaced = self._replaced(files)
-        if files or replaced:
-            local = is_local(self.target.filesystem)
-            by_folder = local and self.mode == "overwrite_partitions"
-            assert self._staging is not None
-            InPlace(self.target, self._staging.path).make(Change(files, replaced, by_folder), moves)
+    def _all_files(self) -> list[str]:
+        """Names of all that is there. Raises FiresteelError where it may not be overwritten."""
+        path = self.target.path
+        there = self.target.filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+        names = [info.path[len(path) :].lstrip("/") for info in there if info.type is pafs.FileType.File]
+        if names and self.mode != "overwrite":
+            raise FiresteelError(
+                f"Nothing was published: {self.target.label} was created by another program while the job was running.",
+                hint="Write to another path, or with mode='overwrite'.",
+            )
+        return names
 
     def _replaced(self, files: list[tuple[str, str]]) -> list[str]:
         """Names of what goes as these files come."""
@@ -340,19 +390,8 @@ class FileSink:
         folders = same_partitions(self.target, fields, {name.rpartition("/")[0] for _, name in files})
         return folders if is_local(self.target.filesystem) else files_in(self.target, folders)
 
-    def _refuse_unless_overwriting(self) -> None:
-        if self.mode != "overwrite":
-            raise FiresteelError(
-                f"Nothing was published: {self.target.label} was created by another program while the job was running.",
-                hint="Write to another path, or with mode='overwrite'.",
-            )
-
     def _kind(self, path: str) -> pafs.FileType:
         return self.target.filesystem.get_file_info(path).type
-
-    def _put(self, path: str, data: bytes) -> None:
-        with self.target.filesystem.open_output_stream(path) as stream:
-            stream.write(data)
 
 
 @contextmanager

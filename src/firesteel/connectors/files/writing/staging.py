@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.paths import Location
+from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.writing.in_place import InPlace
-from firesteel.connectors.files.writing.leftovers import mark_owner, staging_path
+from firesteel.connectors.files.writing.leftovers import is_ours, mark_owner, staging_path, stagings_of
 from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, PartFile
+from firesteel.connectors.files.writing.renamed import Renamed
 from firesteel.errors import FiresteelError, UsageError
 
 _REMOVALS = 3
+_FILE = pafs.FileType.File
 
 
 class Staging:
@@ -27,7 +30,6 @@ class Staging:
         self.target = target
         self.path = staging_path(target, job_id)
         self._parents: list[str] = []
-        """The directories above it that were made for it, the nearest first."""
         if self._kind(self.path) is not pafs.FileType.NotFound:
             raise UsageError(f"Two sinks of this job write to {target.label}.", hint="Give each its own path.")
 
@@ -44,13 +46,32 @@ class Staging:
             self._remove_parents()
             raise
 
-    def adopt(self) -> bool:
-        """Marks the directory, which was another process', as this one's. Returns False if it is gone."""
-        with storage_errors(self.target.label):
-            if self._kind(self.attempts.path) is not pafs.FileType.Directory:
-                return False
-            mark_owner(self.target, self.path)
-        return True
+    @classmethod
+    def taken_over(cls, target: Location, job_id: str, parents: Sequence[str] = ()) -> Staging | None:
+        """What a dead driver of the job left, made this one's: on file systems where that is one step by another name, so that nobody else
+        writes there any more. None: it is gone. ``parents``: the directories that were made for it. Raises StorageError."""
+        staging = cls.__new__(cls)
+        staging.target, staging._parents = target, list(parents)
+        with storage_errors(target.label):
+            left = stagings_of(target, job_id)
+            if not left:
+                return None
+            epoch, staging.path = max(left.items())
+            if is_local(target.filesystem):
+                path = f"{staging_path(target, job_id)}.e{epoch + 1}"
+                target.filesystem.move(staging.path, path)
+                staging.path = path
+            mark_owner(target, staging.path)
+        return staging
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The directories above it that were made for it, the nearest first."""
+        return tuple(self._parents)
+
+    def is_ours(self) -> bool:
+        """Nobody has taken it over from this process."""
+        return is_ours(self.target, self.path)
 
     @property
     def attempts(self) -> Location:
@@ -62,17 +83,28 @@ class Staging:
 
     def verify(self, written: Sequence[FileCommit]) -> None:
         """Raises FiresteelError unless all of these files are there whole."""
-        files = [(message.subtask, file) for message in written for file in message.files]
-        with storage_errors(self.target.label):
-            infos = self.target.filesystem.get_file_info([self.place(file) for _, file in files])
-        for (subtask, file), info in zip(files, infos, strict=True):
-            is_file = info.type is pafs.FileType.File
-            if not is_file or info.size != file.bytes:
-                state = f"has {info.size} bytes instead of {file.bytes}" if is_file else "is gone"
+        for _, subtask, file, info in self._staged(written):
+            if not _is_whole(info, file):
+                state = f"has {info.size} bytes instead of {file.bytes}" if info.type is _FILE else "is gone"
                 raise FiresteelError(
                     f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
                     hint="Does every executor see this path, and does nothing else remove files there?",
                 )
+
+    def missing(self, written: Sequence[FileCommit]) -> dict[int, list[PartFile]]:
+        """Files that are not there whole, by place of the message."""
+        found: dict[int, list[PartFile]] = {}
+        for place, _, file, info in self._staged(written):
+            if not _is_whole(info, file):
+                found.setdefault(place, []).append(file)
+        return found
+
+    def _staged(self, written: Sequence[FileCommit]) -> list[tuple[int, int, PartFile, Any]]:
+        """Place of the message, subtask, file, and what the storage says of it."""
+        files = [(place, one.subtask, file) for place, one in enumerate(written) for file in one.files]
+        with storage_errors(self.target.label):
+            infos = self.target.filesystem.get_file_info([self.place(file) for _, _, file in files])
+        return [(*file, info) for file, info in zip(files, infos, strict=True)]
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         """Removes what these attempts wrote; without any, all, and what a commit could not undo in the target is taken back first."""
@@ -83,7 +115,10 @@ class Staging:
         if attempts:
             return
         with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
+            if not self.is_ours():
+                return
             InPlace(self.target, self.path).take_back()
+            Renamed(self.target, self.path).take_back()
             self.remove()
             self._remove_parents()
 
@@ -110,3 +145,7 @@ class Staging:
 
     def _kind(self, path: str) -> pafs.FileType:
         return self.target.filesystem.get_file_info(path).type
+
+
+def _is_whole(info: Any, file: PartFile) -> bool:
+    return info.type is _FILE and info.size == file.bytes
