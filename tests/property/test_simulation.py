@@ -109,6 +109,16 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
     assert not missing()
 
 
+def test_what_waits_in_a_job_that_is_cancelled_sets_no_timers_any_more():
+    """Vertices are put off, and a node stands still with what was cancelled there: there is little to be told."""
+    job = random_job(80000)
+    simulated = SimulatedJob(job.scheduler(), job.world)
+    simulated.start()
+    while simulated.plane.ended is None and simulated.events < 1000:
+        simulated.step()
+    assert simulated.plane.ended is not None and simulated.plane.ended.status is JobStatus.CANCELED
+
+
 def test_a_release_that_comes_too_early_is_seen():
     """The plane is no use if it lets faults pass: here the scheduler forgets its readers."""
     with pytest.raises(ViolationError):

@@ -260,7 +260,8 @@ class Scheduler(ABC):
             self._schedule()
             if self.graph.all_finished:
                 self._sinks.vertices_finished()
-        self.joins.event_handled()
+        if self.job.is_active:  # else nothing begins any more, and timers of what waits would be set for ever
+            self.joins.event_handled()
         self.job.end_if_nothing_runs()
 
     @property
