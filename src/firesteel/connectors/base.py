@@ -137,7 +137,7 @@ BEGUN, PUBLISHING, PUBLISHED = "begun", "publishing", "published"
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What ``Sink.recover`` found. ``published``: all is out, ``commit`` is not to be called; ``missing``: places in the winners whose staged output
+    """The findings of ``Sink.recover``. ``published``: all is out, ``commit`` is not to be called; ``missing``: places in the winners whose staged output
     is not there: their subtasks run again."""
 
     published: bool = False

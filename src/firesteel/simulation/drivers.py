@@ -182,7 +182,7 @@ class MortalDrivers:
             self._check_kept(before, kept, stored)
 
     def _meanwhile(self) -> None:
-        """What ran is gone, but some of it finishes, at once or later, and nobody hears of that. Some objects vanish."""
+        """All that ran is gone, but some of it finishes, at once or later, and nobody hears of that. Some objects vanish."""
         plane, dice = self._job.plane, self._dice
         runs = plane.runs
         running = np.flatnonzero(runs.state[: runs.size] == RunState.RUNNING)
@@ -257,7 +257,7 @@ class MortalDrivers:
         plane.storage.sweep_merged(set[int]().union(*replayed.outstanding.merged.values()))
 
     def _check_kept(self, before: list[Ints], kept: dict[int, Ints], stored: dict[int, Ints]) -> None:
-        """Where nothing was lost, all that had finished stays finished. (Those that run together run again together.)"""
+        """All that had finished stays finished, if nothing was lost. (Those that run together run again together.)"""
         scheduler = self._job.scheduler
         if any(dataset.type.value == "pipelined" for dataset in scheduler.job_graph.datasets):
             return

@@ -25,7 +25,7 @@ class Outstanding:
         """The job's clock when anything was written last."""
         self.drivers: list[DriverBegan] = []
         self.executors: dict[str, e.ExecutorChanged] = {}
-        """Those that the scheduler believes to be there, by name."""
+        """Executors that the scheduler believes to be there, by name."""
         self.merges: dict[int, int] = {}
         """Merges that were asked for and not answered: their data set, by number."""
         self.merged: dict[int, set[int]] = {}

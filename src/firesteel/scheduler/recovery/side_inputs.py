@@ -17,7 +17,7 @@ from firesteel.option_functions import OptionFunctionError
 T = TypeVar("T")
 Number = Callable[[], float | None]
 _SAID, _RAISED, _NUMBER = "said", "raised", "number"
-"""What an entry of the answers is: what a function answered, or raised; a number that has changed."""
+"""The kind of an answer: what a function answered, or raised; a number that has changed."""
 
 
 class DirectInputs:

@@ -28,7 +28,7 @@ class NotPublishedError(FiresteelError):
 
 
 class Steps(Protocol):
-    """How far each sink has come. ``told`` returns when it is durable (``connectors.base``: PUBLISHING, PUBLISHED), before what follows from it is
+    """The step that each sink has come to. ``told`` returns when it is durable (``connectors.base``: PUBLISHING, PUBLISHED), before what follows from it is
     done; raises FiresteelError where that cannot be."""
 
     @property

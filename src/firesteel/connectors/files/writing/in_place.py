@@ -38,7 +38,7 @@ class Change:
 
 
 class _Note(TypedDict):
-    """What was to be done when the first move was made. ``marked``: the directory was complete; ``hides``: it does not look so meanwhile;
+    """All that was to be done when the first move was made. ``marked``: the directory was complete; ``hides``: it does not look so meanwhile;
     ``makes``: there was no directory."""
 
     added: list[str]

@@ -312,7 +312,7 @@ class FileSink:
             return self._changes.is_open or self._renamed.is_open
 
     def _publish(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        """What another driver has begun goes on as it began."""
+        """Goes on with what another driver has begun, as it began."""
         local = is_local(self.target.filesystem)
         stays = self.mode in _IN_PLACE and self._kind(self.target.path) is not pafs.FileType.NotFound
         if self._again and self._changes.is_open:

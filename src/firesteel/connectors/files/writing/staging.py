@@ -48,7 +48,7 @@ class Staging:
 
     @classmethod
     def taken_over(cls, target: Location, job_id: str, parents: Sequence[str] = ()) -> Staging | None:
-        """What a dead driver of the job left, made this one's: on file systems where that is one step by another name, so that nobody else
+        """Makes this driver's own of what a dead one of the job left: on file systems where that is one step by another name, so that nobody else
         writes there any more. None: it is gone. ``parents``: the directories that were made for it. Raises StorageError."""
         staging = cls.__new__(cls)
         staging.target, staging._parents = target, list(parents)
