@@ -215,6 +215,7 @@ def everything(env, folder: Path):
     end(keyed.aggregate(n=agg.count_distinct("v")), "distinct values")
     end(keyed.count(), "counts")
     end(keyed.reduce(larger), "reduced")
+    end(keyed.reduce(larger, on_error="skip"), "reduced, but for errors")
     end(keyed.apply_in_arrow(group, rows.schema), "groups")
     end(keyed.apply_in_pandas(group, rows.schema), "frames")
     end(keyed.cogroup(small.key_by("k")).apply_in_arrow(both, rows.schema), "pairs of groups")
@@ -229,6 +230,8 @@ def everything(env, folder: Path):
     end(rows.rollup("k", "s").aggregate(n=agg.sum("v")), "rolled up")
     end(rows.drop_nulls("s"), "without nulls")
     end(keyed.count().key_by("k").aggregate(m=agg.max("count")), "counts of counts")
+    rows.write_parquet(str(out / "buckets"), bucket_by=(4, "k"), sort_by="v")
+    rows.write_parquet(str(out / "even"), file_size="1 MB")
     rows.select("k", "v").merge_parquet(str(folder / "merged"), "k")
     rows.select("k", "v").write_delta(str(out / "delta"))
     env.read_csv(str(folder / "rows.csv")).write_csv(str(out / "csv"))
@@ -263,14 +266,18 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
     from firesteel.task.functions import spark_steps
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
+    from firesteel.task.operators.aggregation.side_by_side import SideBySide
     from firesteel.task.operators.broadcast_join import BroadcastJoin
     from firesteel.task.operators.join import HashJoin
     from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
+    from firesteel.task.operators.ordered.asof_join import AsOfJoin
+    from firesteel.task.operators.ordered.whole_side import BroadcastOrderedJoin
     from firesteel.task.operators.star_join import StarJoin
     from firesteel.task.program import within
 
     programs = [vertex.program for vertex in job.job_graph.vertices]
     join = next(part for part in within(programs) if isinstance(part, HashJoin) and part.how == "left")
+    nearest = next(part for part in within(programs) if isinstance(part, AsOfJoin))
     broadcast = BroadcastJoin(join, 1, "data set 3")
     schema = table().schema
     functions = SparkFunctions(
@@ -281,6 +288,8 @@ def odd_steps(job, folder: Path) -> list:
     keys = table().select(["k"])
     return [
         broadcast,
+        BroadcastOrderedJoin(nearest, "data set 3"),
+        SideBySide("aggregates of both kinds", ("k",), schema),
         StarJoin((broadcast, broadcast)),
         KeyFilter("filter", ("k",), (pa.int64(),), BloomFilter.of(np.arange(100, dtype=np.uint64))),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),
