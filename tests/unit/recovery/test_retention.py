@@ -73,6 +73,7 @@ def test_a_driver_that_takes_over_marks_the_directory_as_its_own(tmp_path, dead)
     old.directory.rename(tmp_path / directory_name("j", 2))
     again = JobStorage(str(tmp_path), "j", "app", retain=60.0, epoch=2)
     again.claim()
+    assert not Path(old.scratch).exists()
     assert [path.name for path in Path(tmp_path).glob("*.owner.json")] == ["firesteel-job-j.e2.owner.json"]
     assert again.store.list() == ["d0-p0-a0-t1.fsr"]
     assert JobStorage(str(tmp_path), "new", "app").sweep() == []

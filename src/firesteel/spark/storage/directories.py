@@ -68,11 +68,14 @@ class JobStorage:
         self._make_scratch()
 
     def claim(self) -> None:
-        """Marks the directory, which was another driver's, as this one's. Raises StorageError."""
+        """Marks the directory, which was another driver's, as this one's, and removes what that one's tasks had spilled. Raises StorageError."""
         self._mark()
         for epoch in range(1, self.epoch):
+            before = f"{self._path}/{directory_name(self.job_id, epoch)}"
             with suppress(OSError):
-                self._fs.delete_file(f"{self._path}/{directory_name(self.job_id, epoch)}{MARK}")
+                self._fs.delete_file(f"{before}{MARK}")
+            if self.store.is_local:
+                _remove_scratch(Path(f"{before}{SCRATCH}"))
         self._make_scratch()
 
     def _mark(self) -> None:
