@@ -6,24 +6,14 @@ import contextlib
 import sys
 from pathlib import Path
 
-from firesteel.errors import OURS
-
-_SKIPPED = (OURS, contextlib.__file__)
-
-
-def caller_level() -> int:
-    """The ``stacklevel`` at which a warning given by the function that calls this is that of the user's line."""
-    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage]
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SKIPPED):
-        frame, level = frame.f_back, level + 1
-    return level
+from firesteel.users_line import NOT_THE_USERS
 
 
 def caller_place(*beyond: str) -> str:
     """``"wordcount.py:12"``, in a notebook ``"In[3]:12"``, of the nearest frame outside this package, and outside the folders
     ``beyond``; empty when there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_filename.startswith((*_SKIPPED, *beyond)):
+    while frame is not None and frame.f_code.co_filename.startswith((*NOT_THE_USERS, *beyond)):
         frame = frame.f_back
     if frame is None or str(frame.f_globals.get("__name__")).startswith(
         "typer"

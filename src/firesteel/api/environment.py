@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from firesteel.api.caller import caller_level
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.steps.actions import left_to_spark, show_table
@@ -39,6 +38,7 @@ from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.options.layers import read_spark_conf, surroundings
 from firesteel.options.registry import ON_COMMAND_LINE
+from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
     from firesteel.api.jobs.job_client import JobClient, JobResult

@@ -9,15 +9,15 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from firesteel.errors import OURS, UsageError
+from firesteel.errors import UsageError
 from firesteel.options import Layer, Options, Origin, lookup
 from firesteel.options.registry import families, names_of_options
+from firesteel.users_line import caller_level
 
 PREFIX = "FIRESTEEL_"
 CONFIG_VARIABLE = "FIRESTEEL_CONFIG"
@@ -136,12 +136,4 @@ def _warn_unknown(what: str, name: str, known: Iterable[str]) -> None:
 def _warn(text: str, name: str) -> None:
     if name not in _warned:
         _warned.add(name)
-        warnings.warn(text, UserWarning, stacklevel=_user_level())
-
-
-def _user_level() -> int:
-    """The ``stacklevel`` of the nearest line outside this package, counted from whoever calls ``warnings.warn``."""
-    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage]
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
-        frame, level = frame.f_back, level + 1
-    return level
+        warnings.warn(text, UserWarning, stacklevel=caller_level())

@@ -37,7 +37,16 @@ def test_the_control_plane_loads_no_data_plane(room):
     """All of it, and all that it loads in turn."""
     loaded = imported(*modules_of(room))
     assert not tops(loaded) & {*HEAVY, "pyarrow", "py4j"} - {"msgspec"}  # records are msgspec's
-    assert rooms(loaded) <= {"model", "options", "scheduler", "errors", "humanize", "masking", "option_functions"}
+    assert rooms(loaded) <= {
+        "model",
+        "options",
+        "scheduler",
+        "errors",
+        "humanize",
+        "masking",
+        "option_functions",
+        "users_line",
+    }
 
 
 def modules_of(room: str) -> list[str]:

@@ -14,7 +14,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "masking", "package_files", "option_functions"}
+COMMON = {"errors", "humanize", "masking", "package_files", "option_functions", "users_line"}
 """Standard library only, for everybody."""
 
 ALLOWED = {

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from firesteel.api.caller import caller_level
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.caching import Kept, with_caches
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.connectors.stored import StoredRows, StoredSource
 from firesteel.errors import FiresteelError, PartitionException, UsageError
+from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
     from firesteel.spark.driver.outcome import JobOutcome

@@ -13,6 +13,7 @@ from firesteel.spark.driver.runtime import JobRun, submit
 from firesteel.spark.recovery.resuming import Resume, open_job
 from firesteel.spark.session.sessions import check_session, is_local
 from firesteel.spark.storage.directories import new_job_id, storage_root
+from firesteel.users_line import caller_level
 from firesteel.view import progress
 from firesteel.view.notebook.progress import notebook_view
 from firesteel.view.notebook.shell import show_tables
@@ -31,7 +32,7 @@ def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume
     )
     for decision in opened.decisions:
         if opened.same is None:
-            warnings.warn(decision.reason, UserWarning, stacklevel=2)
+            warnings.warn(decision.reason, UserWarning, stacklevel=caller_level())
     job_id = new_job_id() if opened.same is None else opened.same.found.job_id
     journal = Journal.create(options, compiled.job_graph.name, job_id)
     instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))

@@ -10,7 +10,7 @@ import secrets
 import sys
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -121,7 +121,7 @@ def _plain(value: Any) -> Any:
             plain: Any = [type(value).__name__, value.name]
         case np.ndarray():
             plain = [str(value.dtype), list(value.shape), value.tobytes()]
-        case dict():
+        case Mapping():
             plain = {str(key): _plain(inner) for key, inner in value.items()}
         case list() | tuple():
             plain = list(map(_plain, value))
@@ -129,9 +129,11 @@ def _plain(value: Any) -> Any:
             plain = sorted(map(_plain, value))
         case None | str() | bytes() | int() | float():
             plain = value
-        case _:  # a dataclass
+        case _ if is_dataclass(value):
             named = [(one.name, getattr(value, one.name)) for one in fields(value) if one.name != "program"]
             plain = [type(value).__name__, *([name, _plain(inner)] for name, inner in named)]
+        case _:  # if this differs from process to process, the job begins anew
+            plain = [type(value).__name__, repr(value)]
     return plain
 
 
