@@ -17,3 +17,5 @@ Path("count.py").write_text(
     "words.key_by('word').aggregate({'n': ('word', 'count')}).write_parquet('words', mode='overwrite')\n"
     "env.execute('word count')\n"
 )
+for output in ("sales", "events"):
+    Path("out", output).mkdir(parents=True)
