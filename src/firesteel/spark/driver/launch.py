@@ -26,10 +26,12 @@ def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume
     go on.
     """
     show_tables()
-    check_session(session)
-    opened = open_job(
-        compiled, options, resume, lambda: storage_root(options, shared=not is_local(session.sparkContext))
-    )
+
+    def root() -> str:  # asked for only where an earlier job is looked for, before ``submit`` has checked the session
+        check_session(session)
+        return storage_root(options, shared=not is_local(session.sparkContext))
+
+    opened = open_job(compiled, options, resume, root)
     for decision in opened.decisions:
         if opened.same is None:
             warnings.warn(decision.reason, UserWarning, stacklevel=caller_level())

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,17 +192,13 @@ def _made(
     request_seconds, task_memory = LateNumber(), LateNumber()
     side_inputs = side_inputs_of(opened, options)
     if same is None:
+        late_numbers = {"request_seconds": request_seconds, "task_memory": task_memory}
+        arguments: dict[str, Any] = {**given.arguments(), **late_numbers}
         scheduler = create_scheduler(
             compiled.job_graph,
             options,
-            given.slots,
-            request_seconds,
-            in_order=in_order,
-            slot_mode=slot_provisioning.mode,
+            **arguments,
             join=join,
-            costs=costs,
-            task_memory=task_memory,
-            cold_start=given.cold_start,
             side_inputs=side_inputs or DIRECT,
         )
     else:
@@ -461,19 +457,7 @@ class JobRun:
         status = JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED
         if end is not None:
             status = end.status.status
-        outcome = JobOutcome(
-            job_id=self.job_id,
-            job_name=self.job_name,
-            status=status,
-            duration=time.monotonic() - self._started,
-            decisions=[*self._decisions, *(end.decisions if end is not None else ())],
-            journal=self._instruments.journal_path(),
-            store=self._storage.store,
-            persistent=persistent,
-            kept=set(persistent).intersection(self._compiled.kept),
-            open=set(persistent).intersection(d for h, d in self._compiled.collects.items() if h < FIRST_HANDLE),
-            error=error,
-        )
+        outcome = self._outcome_of(status, error, persistent, () if end is None else end.decisions)
         if persistent:
             quietly(lambda: self._storage.store.delete(self._superfluous(persistent)))
             outcome.remove_with(self._storage.remove)
@@ -488,21 +472,27 @@ class JobRun:
     def _left_to_another(self, error: FencedError) -> JobOutcome:
         """Another driver goes on with the job: all that is on storage, staged outputs too, is that one's."""
         self._storage.remove_scratch()
-        outcome = JobOutcome(
-            job_id=self.job_id,
-            job_name=self.job_name,
-            status=JobStatus.FAILED,
-            duration=time.monotonic() - self._started,
-            decisions=list(self._decisions),
-            journal=self._instruments.journal_path(),
-            store=self._storage.store,
-            persistent={},
-            kept=set(),
-            open=set(),
-            error=error,
-        )
+        outcome = self._outcome_of(JobStatus.FAILED, error, {}, ())
         quietly(self._instruments.close)
         return outcome
+
+    def _outcome_of(
+        self, status: JobStatus, error: FiresteelError | None, persistent: dict[int, Any], decisions: Iterable[Decision]
+    ) -> JobOutcome:
+        """``persistent``: gates by data set; ``decisions``: those taken while the job ran."""
+        return JobOutcome(
+            job_id=self.job_id,
+            job_name=self.job_name,
+            status=status,
+            duration=time.monotonic() - self._started,
+            decisions=[*self._decisions, *decisions],
+            journal=self._instruments.journal_path(),
+            store=self._storage.store,
+            persistent=persistent,
+            kept=set(persistent).intersection(self._compiled.kept),
+            open=set(persistent).intersection(d for h, d in self._compiled.collects.items() if h < FIRST_HANDLE),
+            error=error,
+        )
 
     def _superfluous(self, persistent: dict[int, Any]) -> list[str]:
         keep = {name for gate in persistent.values() for name in object_names(gate)}
