@@ -71,12 +71,24 @@ def call(command: str, at: str, running: list[subprocess.Popen[bytes]]) -> None:
         running.append(subprocess.Popen(program, stdin=subprocess.DEVNULL))
         _await_stream(arguments, running[-1])
         return
+    if arguments[:1] == ["ui"]:
+        running.append(_serving([each for each in program if "://" not in each]))
+        return
     if "--watch" in arguments:
         _watch(program)
         return
     ended = subprocess.run(program, stdin=subprocess.DEVNULL, timeout=PATIENCE_SECONDS, check=False)
     wanted = int(due[1]) if due else 0
     assert ended.returncode == wanted, f"{at}: '{command}' ended with {ended.returncode}, not {wanted}"
+
+
+def _serving(program: list[str]) -> subprocess.Popen[bytes]:
+    """Once it says where."""
+    process = subprocess.Popen(program, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(b"firesteel: see http://"), line
+    return process
 
 
 def _await_stream(arguments: list[str], stream: subprocess.Popen[bytes]) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from firesteel.model.sizes import pack
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
-from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
+from firesteel.spark.driver.loop import DriverInput, JobDriver
 from firesteel.spark.placement.node_names import ExecutorInfo
+from firesteel.spark.recovery.clock import Clock
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.messages import (
     FailedMessage,

@@ -26,6 +26,7 @@ from firesteel.sql.expressions.types import arrow_type, engine_type
 from firesteel.sql.plans.catalyst import offsets_of, read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
 from firesteel.task.engine.connection import MACROS
+from older_spark import DEFAULTS
 from sql_expressions_grammar import ANY, GRAMMAR, Expressing, table
 
 MODES = {"ANSI": "true", "LEGACY": "false"}
@@ -261,7 +262,8 @@ def session():
         .config("spark.driver.memory", "1500m")
     )
     spark = (
-        builder.config("spark.sql.codegen.wholeStage", "false")
+        builder.config(map=DEFAULTS)
+        .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .getOrCreate()
     )

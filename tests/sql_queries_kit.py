@@ -1,19 +1,14 @@
 """Random queries held to Spark: each as the steps that the takeover makes of it, run in this process or as a job.
 
-``python tests/sql_queries_kit.py SEED END QUERIES EVERY`` prints what a longer run finds: so many queries of each seed from SEED up to
-END, of which every so many-th batch runs as a job, too.
+``python -m benchmarks.soak.queries`` runs more of them.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import os
 import random
 import re
-import sys
-import tempfile
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.sql_random_kit import Query, Querying, tables
+from tests.sql_steps_kit import Steps
 
 from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
@@ -28,8 +25,6 @@ from firesteel.errors import FiresteelError
 from firesteel.sql.plans.nodes import Unsupported
 from firesteel.sql.takeover import take_over
 from firesteel.task.engine.connection import FragmentError
-from sql_random_kit import Query, Querying, tables
-from sql_steps_kit import Steps
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -40,7 +35,10 @@ SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.parquet.filterPushdown": "false",  # by dictionaries it loses rows of -0.0 where 0.0 is asked for
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.ui.explainMode": "simple",  # nobody looks at the texts of plans
+    "spark.sql.maxPlanStringLength": "0",
 }
 """Spark's, under which it answers small queries soonest: compiling one takes longer than interpreting it."""
 VOLUME = "jobmanager.adaptive-batch-scheduler.data-volume-per-task"
@@ -64,11 +62,19 @@ class Tally:
     in_jobs: int = 0
     """Queries that also ran as jobs."""
     rows: int = 0
-    left: Counter = field(default_factory=Counter)
-    gave_up: Counter = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    gave_up: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     """A query for each reason to give up."""
     wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        for name in ("queries", "whole", "failed", "in_jobs", "rows"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.left.update(other.left)
+        self.gave_up.update(other.gave_up)
+        self.examples = {**other.examples, **self.examples}
+        self.wrong += other.wrong
 
 
 @dataclass
@@ -149,6 +155,9 @@ class Kit:
             tally.gave_up[reason] += 1
             tally.examples.setdefault(reason, known.query.text)
             return False
+        except Exception as error:
+            error.add_note(f"{known.mode}: {known.query.text}")
+            raise
         tally.whole += not left
         tally.rows += len(ours)
         self._compare(known, ours, "", tally)
@@ -194,48 +203,26 @@ def plain(row: tuple) -> tuple:
     )
 
 
-def run(kit: Kit, seed: int, queries: int, batch: int = 10, jobs_every: int = 0, tell: bool = False) -> Tally:
-    """Batches in ANSI and legacy mode in turn. ``jobs_every``: such a batch also runs as a job; 0: none does. ``tell``: prints what
-    is wrong when it is found."""
+def run(kit: Kit, seed: int, queries: int, batch: int = 10, jobs_every: int = 0) -> Tally:
+    """Batches in ANSI and legacy mode in turn. ``jobs_every``: such a batch also runs as a job; 0: none does."""
     tally, rng = Tally(), random.Random(seed)
     for number, begin in enumerate(range(0, queries, batch)):
         some = [Querying(rng).whole((begin + i) % 4) for i in range(min(batch, queries - begin))]
         as_job = bool(jobs_every) and number % jobs_every == 0
-        known = len(tally.wrong)
         kit.held(some, "legacy" if number % 2 else "ansi", tally, as_job)
-        if tell:
-            print(f"{tally.queries} queries", *tally.wrong[known:], sep="\n", flush=True)
     return tally
 
 
-def report(tally: Tally) -> str:
-    lines = [
+def counts(tally: Tally) -> str:
+    return (
         f"{tally.queries:,} queries, {tally.whole:,} taken over whole, {tally.in_jobs:,} also in jobs, "
-        f"{tally.failed} that Spark refuses, {tally.rows:,} rows, {len(tally.wrong)} wrong"
-    ]
-    lines += ["left:"] + [f"{n:6} {reason}" for reason, n in tally.left.most_common(40)]
+        f"{tally.failed:,} that Spark refuses, {tally.rows:,} rows, {len(tally.wrong)} wrong"
+    )
+
+
+def report(tally: Tally) -> str:
+    lines = [counts(tally), "left:"] + [f"{n:6} {reason}" for reason, n in tally.left.most_common(40)]
     lines += ["gave up:"] + [
         f"{n:6} {reason} | {tally.examples[reason]}" for reason, n in tally.gave_up.most_common(20)
     ]
     return "\n".join([*lines, "wrong:", *tally.wrong[:20]])
-
-
-def main() -> None:
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    seeds, queries, every = range(int(sys.argv[1]), int(sys.argv[2])), int(sys.argv[3]), int(sys.argv[4])
-    with quick(spark):
-        for seed in seeds:
-            begun = time.monotonic()
-            with tempfile.TemporaryDirectory() as directory:
-                tally = run(Kit(spark, Path(directory), seed), seed, queries, jobs_every=every, tell=True)
-            print(f"seed {seed}: {report(tally)}\n{time.monotonic() - begun:.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -27,14 +27,18 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "firesteel-stamp.json"
-QUICK_TESTS = ("tests/unit", "tests/property", "tests/jobs")
-"""Without a JVM: run on all cores at once."""
+QUICK_TESTS = ("tests/browser", "tests/jobs", "tests/property", "tests/unit")
+"""Without a JVM: run on all cores at once; those whose files take long are begun first, so that all cores end together."""
 NO_TESTS = 5
 """What pytest exits with when no test fits."""
 SPARK_TESTS = ("tests/cluster", "tests/spark")
 """In the order in which they are begun: those on clusters take longest."""
+WHOLE_FILES = ("--dist", "loadfile", "--no-loadscope-reorder")
+"""Each file on one process; folders are begun in the order in which they are named."""
 LANES = 2
 """Processes for Spark's tests, each with a Spark of its own."""
+TOUCHED_MINUTES = 45
+"""No test of ``--touched`` begins later: what waits for it has a limit of its own."""
 LEAST_JAVA = 17
 FOREIGN = ("PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Settings for another Python or Spark than the project's own."""
@@ -307,18 +311,16 @@ def test(arguments: list[str]) -> NoReturn:
         become("-m", "pytest", *arguments, at_root=True)
     cores = os.cpu_count() or 1
     told: list[str] = []
-    codes = [part(told, "without Spark", "-n", cores, "--dist", "loadfile", *arguments, *QUICK_TESTS)]
+    codes = [part(told, "without Spark", "-n", cores, *WHOLE_FILES, *arguments, *QUICK_TESTS)]
     if codes[0] in (0, NO_TESTS) or not {"-x", "--exitfirst"}.intersection(arguments):
         call([PYTHON, "tools/spark_archive.py"])
         codes.append(part(told, "on Spark and on clusters", *lanes(), *arguments, *SPARK_TESTS))
-    failed = [code for code in codes if code not in (0, NO_TESTS)]
-    say("\n".join(told))
-    raise SystemExit(failed[0] if failed else 0 if 0 in codes else NO_TESTS)
+    raise SystemExit(concluded(told, codes))
 
 
 def lanes() -> tuple[str, ...]:
-    """Few processes, each of which may have a Spark and clusters of its own; folders are begun in the order in which they are named."""
-    return ("-n", str(min(LANES, os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder")
+    """Few processes, each of which may have a Spark and clusters of its own."""
+    return ("-n", str(min(LANES, os.cpu_count() or 1)), *WHOLE_FILES)
 
 
 def part(told: list[str], which: str, *arguments: object) -> int:
@@ -328,6 +330,13 @@ def part(told: list[str], which: str, *arguments: object) -> int:
     went = {0: "passed", NO_TESTS: "none fits"}.get(code, "FAILED: see above")
     told.append(f"Tests {which}: {went} ({time.monotonic() - began:.0f} s).")
     return code
+
+
+def concluded(told: list[str], codes: list[int]) -> int:
+    """Says how the parts went. Returns the exit code of them all."""
+    say("\n".join(told))
+    failed = [code for code in codes if code not in (0, NO_TESTS)]
+    return failed[0] if failed else 0 if 0 in codes else NO_TESTS
 
 
 def run_pytest(*arguments: str) -> int:
@@ -351,13 +360,28 @@ def test_environment() -> dict[str, str]:
 
 
 def test_touched(arguments: list[str]) -> NoReturn:
-    """``--touched``: those that only --all runs, of the folders that the last change touches."""
+    """``--touched``: those that only --all runs, of the folders that the last change touches; as many as ``TOUCHED_MINUTES`` allow.
+
+    Those without Spark in processes of their own: some fork theirs, which ends badly with the threads of a JVM's connections. Those on
+    Spark come first, and get two thirds of the time.
+    """
     sys.path.insert(0, str(ROOT / "tools"))  # Python runs isolated
     import touched
 
     folders = touched.tests_of(ROOT, say)
-    slow_first = reversed(folders)
-    code = run_pytest("--all", "-m", "full", *lanes(), *arguments, *slow_first) if folders else NO_TESTS
+    began, told, codes = time.monotonic(), list[str](), list[int]()
+    parts = (
+        ("on Spark and on clusters", SPARK_TESTS, TOUCHED_MINUTES * 2 / 3),
+        ("without Spark", QUICK_TESTS, TOUCHED_MINUTES),
+    )
+    for which, ours, until in parts:
+        chosen = [folder for folder in ours if folder in folders]
+        if chosen:
+            left = until - (time.monotonic() - began) / 60
+            codes.append(
+                part(told, which, "--all", "-m", "full", "--minutes", f"{left:.1f}", *lanes(), *arguments, *chosen)
+            )
+    code = concluded(told, codes)
     raise SystemExit(0 if code == NO_TESTS else code)
 
 
@@ -411,7 +435,7 @@ def bench(arguments: list[str]) -> NoReturn:
 
 def soak(arguments: list[str]) -> NoReturn:
     """TPC-H on a real cluster under kills and freezes, 15 minutes (--minutes)"""
-    become("-m", "benchmarks.soak_cluster", *arguments, at_root=True)
+    become("-m", "benchmarks.soak.cluster", *arguments, at_root=True)
 
 
 def docs(_arguments: list[str]) -> NoReturn:

@@ -51,6 +51,11 @@ SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
         ),
     ),
     ("Failures", "Flink's keys.", lambda key: key.startswith("restart-strategy")),
+    (
+        "Page and REST",
+        "Flink's keys where Flink has them.",
+        lambda key: key.startswith(("rest.", "firesteel.ui.")),
+    ),
     ("Running", "What only Firesteel has.", lambda _key: True),
 )
 BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"

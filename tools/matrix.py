@@ -63,7 +63,10 @@ SQL_TESTS = (
     ),
 )
 """With the word SQL among the versions: all that holds the takeover of plans to that Spark."""
-TOOLS = ("pytest", "iniconfig", "packaging", "pluggy", "pygments", "hypothesis", "sortedcontainers", "duckdb", "psutil")
+TOOLS = (
+    *("pytest", "iniconfig", "packaging", "pluggy", "pygments", "hypothesis", "sortedcontainers", "duckdb", "psutil"),
+    "tpchgen-cli",
+)
 """Of the lock, for the tests."""
 NOT_OBTAINABLE = "not obtainable"
 OUTPUT = "output.txt"
@@ -260,7 +263,7 @@ def distutils(combination: Combination) -> list[str]:
 
 
 def key(tools: Tools, combination: Combination) -> str:
-    digest = hashlib.sha256(" ".join([combination.name, *distutils(combination)]).encode())
+    digest = hashlib.sha256(" ".join([combination.name, *distutils(combination), *TOOLS]).encode())
     digest.update((tools.root / "requirements.lock").read_bytes())
     project = (tools.root / "pyproject.toml").read_text()
     digest.update(project.partition("[project.scripts]")[0].encode())

@@ -13,15 +13,18 @@ from pathlib import Path
 QUICK = ("tests/unit", "tests/property")
 SPARK = (*QUICK, "tests/jobs", "tests/spark")
 ALL = (*SPARK, "tests/cluster")
+BROWSER = "tests/browser"
 RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     *((f"src/firesteel/{room}/", QUICK) for room in ("scheduler", "simulation", "journal", "report", "cli", "view")),
     *((f"src/firesteel/{room}/", SPARK) for room in ("api", "compile", "connectors", "control", "results")),
+    ("src/firesteel/ui/", (*QUICK, BROWSER)),
     ("src/", ALL),  # the data plane, and what every room uses
     ("tests/unit/", ("tests/unit",)),
     ("tests/property/", ("tests/property",)),
     ("tests/jobs/", ("tests/jobs",)),
     ("tests/plane/", ("tests/jobs",)),
     ("tests/simulation/", QUICK),
+    ("tests/browser/", (BROWSER,)),
     ("tests/spark/", ("tests/spark",)),
     ("tests/cluster/", ("tests/cluster",)),
     ("tests/", ALL),
@@ -49,7 +52,7 @@ def tests_of(root: Path, say: Callable[[str], None]) -> list[str]:
 def folders_of(changed: list[str]) -> list[str]:
     """In the order in which tests are run."""
     found = {folder for path in changed for folder in _rule(path)}
-    return [folder for folder in ALL if folder in found]
+    return [folder for folder in (*ALL, BROWSER) if folder in found]
 
 
 def changed_paths(root: Path) -> list[str] | None:

@@ -121,14 +121,3 @@ def _add_threads(made: Account, process: Process) -> None:
             made.add(parts.part_of_thread(name), used, ("JVM", parts.part_of_thread(name), name.rstrip("0123456789")))
             rest -= used
     made.add(parts.JVM_ENDED, rest, ("JVM", parts.JVM_ENDED))
-
-
-def split(made: Account, plain: Account) -> None:
-    """Takes what compression costs out of encoding and decoding: ``plain`` is of the same runs without a codec.
-
-    So it is what a job would save without it, where it writes and reads more in turn.
-    """
-    for whole, part in ((parts.ENCODING, parts.COMPRESSING), (parts.DECODING, parts.DECOMPRESSING)):
-        used = max(0, round((made.per_run(whole) - plain.per_run(whole)) * made.runs))
-        made.parts[whole] -= used
-        made.parts[part] += used

@@ -3,8 +3,7 @@
 ``./dev bench profile [exchange] [groupby] [tiny] [query]``; what can be set is in ``work``. The flame graphs, and the same as text that other
 tools read, lie in ``.benchdata/profile``.
 
-Each case runs in a process of its own: cold, once more uncounted, then ``--runs`` counted ones; and again without a codec, to tell what
-compression costs. CPU of what a job leaves to be done after its end (garbage, files to delete) counts for it.
+Each case runs in a process of its own: cold, once more uncounted, then ``--runs`` counted ones. CPU of what a job leaves to be done after its end (garbage, files to delete) counts for it.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cases import CODEC
-from benchmarks.harness import ROOT, Child, Contender
+from benchmarks.kit.cases import CODEC
+from benchmarks.kit.harness import ROOT, Child, Contender
 from benchmarks.profile import accounts, flame, parts, work
 from benchmarks.profile.accounts import Account
 from benchmarks.profile.processes import Watch
@@ -45,7 +44,6 @@ def main(runs: int, names: list[str]) -> None:
         raise SystemExit(f"There is no case '{unknown[0]}' to profile; there are {', '.join(work.WORK)}.")
     for name in names or work.WORK:
         profile = measured(name, CODEC, runs)
-        accounts.split(profile.account, measured(name, "none", runs).account)
         print(table(name, profile), flush=True)
         if profile.account.stacks:
             title = f"{name}: CPU of {runs} runs, {profile.account.told / 1e9:.2f} s"
@@ -58,7 +56,7 @@ def measured(name: str, codec: str, runs: int) -> Profile:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     arguments = {"case": name, "directory": str(directory), "codec": codec}
-    child = Child(Contender(name, "profile.work:setup", arguments), HOME / f"{name}-{codec}.log")
+    child = Child(Contender(name, "benchmarks.profile.work:setup", arguments), HOME / f"{name}-{codec}.log")
     try:
         child.run()
         child.run()

@@ -82,7 +82,10 @@ _RESULTS = (
     Rule(SIZES, "results.plain:_differences"),
     Rule(SIZES, "results.plain:decoded_bytes"),
     Rule(CHECKSUMS, "results.*:*", ("crc32(",)),
-    Rule(GATHERING, "results.messages:cut_rows"),
+    Rule(CHECKSUMS, "results.packing:checksum"),
+    Rule(COMPRESSING, "results.packing:Packer.*"),
+    Rule(DECOMPRESSING, "results.packing:unpack"),
+    Rule(GATHERING, "results.messages:put_in_order"),
     Rule(GATHERING, "results.writer:_Pending.take_columns"),
     Rule(HEAVY, "results.heavy_keys:*"),
     Rule(WRITING, "results.storage.store:*Output.*"),
@@ -91,6 +94,7 @@ _RESULTS = (
     Rule(WRITING, "results.layout:*encode*"),
     Rule(DECODING, "results.plain:from_stored"),
     Rule(ENCODING, "results.messages:MessageStream.*"),
+    Rule(ENCODING, "results.writer:ResultWriter._append"),
     Rule(ENCODING, "results.writer:ResultWriter._stored_columns"),
     Rule(ENCODING, "results.plain:*"),
     Rule(ORDERING, "results.writer:ResultWriter._flush"),
@@ -102,7 +106,7 @@ _RESULTS = (
     Rule(DECODING, "results.reader:decode_message"),
     Rule(DECODING, "results.reader:GateReader._declared"),
     Rule(JOINING, "results.reader:_joined"),
-    Rule(JOINING, "results.reader:_compact"),
+    Rule(JOINING, "results.reader:compact"),
     Rule(REQUESTS, "results.storage.objects:*"),
     Rule(REQUESTS, "results.storage.store:ResultStore.*"),
     Rule(REQUESTS, "results.layout:*"),
@@ -164,6 +168,7 @@ DRIVER_RULES = (
     Rule(SUBMITTING, "spark.driver.serialise:*"),
     Rule(SUBMITTING, "spark.slots.*:*"),
     Rule(SUBMITTING, "spark.placement.*:*"),
+    Rule(SUBMITTING, "spark.standing.*:*"),
     Rule(SUBMITTING, "model.descriptors:*"),
     Rule(LOOP, "spark.driver.*:*"),
     Rule(COMPILING, "api.*:*"),
@@ -186,7 +191,17 @@ _JVM_THREADS = (
 """By what the names of threads begin with (Linux keeps 15 letters of them)."""
 
 
-_WAITING = (".acquire(", "_handle.join(", ".get(timeout=", ".poll(", ".select(", "_accept(", ".recv_into(", "sleep(")
+_WAITING = (
+    ".acquire(",
+    "_handle.join(",
+    ".get(timeout=",
+    ".poll(",
+    ".select(",
+    "_accept(",
+    ".recv_into(",
+    "read(handle",
+    "sleep(",
+)
 
 
 def part_of_stack(stack: Sequence[Frame], rules: Iterable[Rule], otherwise: str) -> str:

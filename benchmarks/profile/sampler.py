@@ -58,7 +58,8 @@ def start_in_worker(directory: str) -> None:
 
     def sample(_number: int, frame: FrameType | None) -> None:
         nonlocal sampling
-        if not sampling:  # the next signal may come meanwhile
+        within = frame is not None and frame.f_code is sample.__code__  # as the one before begins or ends
+        if not (sampling or within):  # the next signal may come meanwhile
             sampling = True
             sampler.write(sampler.lines(frame))
             sampling = False

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks import cases, data, sql, tasks
+from benchmarks.jobs import sql, tasks
+from benchmarks.kit import cases, data
 from benchmarks.profile.daemon import DIRECTORY
 from benchmarks.profile.sampler import start_in_driver
 

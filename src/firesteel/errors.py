@@ -105,6 +105,10 @@ class UsageError(FiresteelError):
     exit_code = 2
 
 
+class OutputExistsError(UsageError):
+    """An output is there already, and may not be. All else about it was looked at, and is right."""
+
+
 class JobExecutionError(FiresteelError):
     """A job was started and failed."""
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import join_queries_kit
+import no_script  # noqa: F401
 import oracle
 import runtime_support
 import tpcds_kit
@@ -227,6 +228,33 @@ def case_merged(spark, folder):
     return {
         "right": values == list(range(12 * 20_000)),
         "merged": [d["result"] for d in records.decisions("merged")],
+        "left": left_behind(folder),
+    }
+
+
+def case_rated(spark, folder, rate, rows):
+    """A service on three executors, whose calls note when and where they were made."""
+    where = str(folder)
+
+    async def call(row):
+        import os
+        import time
+        from pathlib import Path
+
+        host = os.environ.get("SPARK_LOCAL_IP")
+        with (Path(where) / f"calls-{host}-{os.getpid()}").open("a") as calls:
+            calls.write(f"{time.time()}\n")
+        return {"v": row["v"]}
+
+    env = environment(spark, folder)
+    numbers = env.from_source(Pieces(3, 10, rows // 30))
+    found = numbers.map_async(call, SCHEMA, concurrency=50, rate=f"{rate}/s").set_parallelism(3).to_arrow()
+    late.run_all()
+    files = sorted(folder.glob("calls-*"))
+    return {
+        "right": sorted(found["v"].to_pylist()) == list(range(rows)),
+        "calls": sorted(float(line) for file in files for line in file.read_text().split()),
+        "hosts": sorted({file.name.split("-")[1] for file in files}),
         "left": left_behind(folder),
     }
 

@@ -22,7 +22,11 @@ import pytest
 from tools.spark_archive import set_options
 from tools.standalone import HOSTS, Size, StandaloneCluster
 
+from firesteel.journal.file import read
+from firesteel.scheduler.kernel.records import Decision, StateChange
+
 DRIVER_SECONDS = 600.0
+STORY_LINES = 100
 PATIENCE_SECONDS = 600.0
 HERE = Path(__file__).parent
 
@@ -88,6 +92,7 @@ class Session:
     log: Path
     _lines: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
     _asked: int = 0
+    _folder: Path | None = None
 
     def __post_init__(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -100,6 +105,7 @@ class Session:
     def start(self, case: str, folder: Path, **arguments: Any) -> None:
         """Begins a case in ``cases.py``, which gets the folder and these arguments."""
         self._asked += 1
+        self._folder = folder
         self.process.stdin.write(json.dumps([case, str(folder), arguments]) + "\n")
         self.process.stdin.flush()
 
@@ -141,10 +147,25 @@ class Session:
         return found
 
     def _fail(self, what: str) -> NoReturn:
-        """With the driver's log, into which it writes where its threads are."""
+        """With what the case's journals tell, and the driver's log, into which it writes where its threads are."""
         self.process.send_signal(signal.SIGUSR1)
         time.sleep(0.5)
-        raise AssertionError(f"{what}: {self.log.read_text()[-6000:]}")
+        told = "\n".join(_story(self._folder)[-STORY_LINES:])
+        raise AssertionError(f"{what}:\n{told}\n{self.log.read_text()[-6000:]}")
+
+
+def _story(folder: Path) -> list[str]:
+    """What happened to executions and what was decided, in the jobs of a case, a line each."""
+    lines = []
+    for path in sorted(folder.rglob("journal/*.jsonl")):
+        for record in read(path):
+            if isinstance(record, StateChange):
+                nodes = [record.hosts[node] if node >= 0 else "?" for node in record.nodes]
+                who = f"{record.vertex}: attempts {record.attempts} of subtasks {record.subtasks}"
+                lines.append(f"{record.at:9.3f} {record.state:10} {who} {nodes or ''} {record.cause}")
+            elif isinstance(record, Decision):
+                lines.append(f"{record.at:9.3f} {record.what:10} {record.reason}")
+    return lines
 
 
 @pytest.hookimpl(trylast=True)  # once the folder for temporary files is known
@@ -158,6 +179,14 @@ def pytest_collection_modifyitems(items):
     ours = sorted((items[n] for n in places), key=lambda item: "session" not in item.fixturenames)
     for n, item in zip(places, ours, strict=True):
         items[n] = item
+
+
+@pytest.fixture(scope="module", autouse=True)  # not of the folder: files of others may come between
+def nothing_kept():
+    """Jobs that fail leave nothing, unless a test wants it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRESTEEL_RESULTS_RETAIN_ON_FAILURE", "0")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def deleted(path):
     path.unlink()
 
 
-@pytest.mark.parametrize("hurt", [truncated, flipped, deleted])
+@pytest.mark.parametrize("hurt", [flipped, *(pytest.param(h, marks=pytest.mark.full) for h in (truncated, deleted))])
 def test_a_damaged_file_is_produced_again_and_nothing_else(session, tmp_path, hurt):
     session.start("damaged", tmp_path)
     session.until(lambda: len(at(tmp_path, "read")) == 3)
@@ -128,6 +128,7 @@ def test_a_pipelined_job_survives_a_killed_executor(cluster, session, tmp_path):
     assert session.answer() == {"values": list(range(40)), "left": []}
 
 
+@pytest.mark.full
 def test_readers_of_merged_objects_survive_a_killed_executor(cluster, session, tmp_path):
     session.start("merged", tmp_path)
     session.until(lambda: len(at(tmp_path, "merged")) == 3)

@@ -97,6 +97,7 @@ def test_executors_made_for_a_group(cluster, tmp_path):
     assert gpu["slots"] == ["Spark, which makes executors that fit"]
 
 
+@pytest.mark.full
 def test_a_stream_is_granted_the_slots_that_fit_and_its_tasks_are_what_the_group_says(cluster, tmp_path):
     told = cluster.driver("group", tmp_path, "stream_drivers.py", SPARK_LOCAL_IP="127.0.0.1").answer()
     assert told["made"] == {"cpus": "2", "slots": 3, "parallelism": 3, "tasks take": [2], "right": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
@@ -47,6 +48,19 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     files = {(row["k"], row["v"]) for row in answer["rows"]}
     assert len(answer["rows"]) == 11
     assert sorted(host for host, _ in files) == [2, 3, 4], "one file on each of the three hosts"
+    assert answer["left"] == []
+
+
+@pytest.mark.full
+def test_executors_share_the_rate_of_a_step_that_calls_a_service(session, tmp_path):
+    rate, rows = 100, 1_500
+    answer = session.run("rated", tmp_path, rate=rate, rows=rows)
+    assert answer["right"]
+    assert answer["hosts"] == sorted(HOSTS)
+    calls = answer["calls"]
+    assert len(calls) == rows
+    within = max(np.searchsorted(calls, call + 1, side="right") - place for place, call in enumerate(calls))
+    assert within <= rate + len(HOSTS), "in any second, all together"
     assert answer["left"] == []
 
 

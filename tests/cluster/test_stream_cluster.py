@@ -13,6 +13,7 @@ pytestmark = pytest.mark.cluster
 _, SECOND, THIRD = HOSTS
 
 
+@pytest.mark.full
 def test_executors_that_come_and_go_by_dynamic_allocation_do_not_rescale(cluster, tmp_path):
     told = cluster.driver("dynamic", tmp_path, "stream_drivers.py").answer()
     assert told["seen"] == 2, "idle executors that Spark took away are no loss"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
 
 
@@ -16,6 +17,14 @@ def pytest_generate_tests(metafunc):
         if metafunc.config.getoption("--all"):
             on.append(pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.full]))
         metafunc.parametrize("session", on, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="module", autouse=True)  # not of the folder: files of others may come between
+def nothing_kept():
+    """Jobs that fail leave nothing, unless a test wants it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRESTEEL_RESULTS_RETAIN_ON_FAILURE", "0")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,7 @@ def choices(result) -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("of_strings", [False, True], ids=["ints", "strings"])
+@pytest.mark.parametrize("of_strings", [False, pytest.param(True, marks=pytest.mark.full)], ids=["ints", "strings"])
 @pytest.mark.parametrize("small", ["left", "right"])
 @pytest.mark.parametrize("how", KINDS)
 def test_the_smaller_side_is_read_whole_where_that_gives_the_same_rows(session, tmp_path, how, small, of_strings):
@@ -127,7 +127,7 @@ def test_the_smaller_side_is_read_whole_where_that_gives_the_same_rows(session, 
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("small", ["left", "right"])
+@pytest.mark.parametrize("small", [pytest.param("left", marks=pytest.mark.full), "right"])
 @pytest.mark.parametrize("how", [*KINDS, "as of", "as of, inner"])
 def test_the_right_side_of_a_join_by_order_is_read_whole_where_it_is_small(session, tmp_path, how, small):
     given = tables(small, True)
@@ -181,7 +181,7 @@ def test_a_step_by_the_key_stays_with_a_join_by_order(session, tmp_path):
     assert choices(result) == []
 
 
-@pytest.mark.parametrize("of_strings", [False, True], ids=["ints", "strings"])
+@pytest.mark.parametrize("of_strings", [False, pytest.param(True, marks=pytest.mark.full)], ids=["ints", "strings"])
 @pytest.mark.parametrize("how", KINDS)
 def test_the_option_leaves_both_exchanges(session, tmp_path, how, of_strings):
     given = tables("right", of_strings)
@@ -203,7 +203,9 @@ def test_a_hint_is_followed(session, tmp_path, hint, wanted):
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("empty", ["l", "r"])
-@pytest.mark.parametrize("how", ["inner", "left", "right", "anti"])
+@pytest.mark.parametrize(
+    "how", ["inner", "left", *(pytest.param(h, marks=pytest.mark.full) for h in ("right", "anti"))]
+)
 def test_a_side_without_rows(session, tmp_path, how, empty):
     small = "left" if empty == "l" else "right"
     given = tables(small, False)

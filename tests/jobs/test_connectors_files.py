@@ -227,7 +227,7 @@ def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, paral
         assert sorted(row["n"] for row in env.read_arrow(tmp_path / name).collect()) == list(range(60_000))
 
 
-@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("parallelism", [1, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "json"])
 def test_partitions_have_even_files_of_the_size_in_any_format(env, tmp_path, kind, parallelism):
     """What is a directory's name is in no file, and how rows shrink or grow there is measured. Whoever makes the rows: one subtask alone

@@ -5,65 +5,29 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from dying_kit import begun, ended, firesteel
 from firesteel.recovery.files import read_log
 from firesteel.scheduler.kernel.events import ExecutionsFinished
 from firesteel.scheduler.recovery.codec import decode
 from firesteel.scheduler.recovery.records import Told
 
-TESTS = Path(__file__).parents[1]
-
 SCRIPT = '''
-import os, signal, sys
+import os, sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dying_kit import dies_as_it_writes
 from firesteel import ExecutionEnvironment
-from firesteel.recovery import log
-from firesteel.recovery.files import FileLog
-from firesteel.recovery.frames import MAGIC, read
-from firesteel.scheduler.recovery.codec import FINISHED
-from firesteel.scheduler.recovery.records import Told
 
 FOLDER = Path(sys.argv[1])
-append = FileLog.append
-groups = finishes = 0
-
-
-def dies(self, data):
-    """Kills the process before, in the middle of, or after a group of the log: the n-th, the one with the n-th "finish", or the first that has
-    a word. "stops": freezes it before."""
-    global groups, finishes
-    when, _, where = os.environ.get("DIES", "").partition(" ")
-    what, _, number = where.rpartition(" ")
-    before, groups = finishes, groups + 1
-    told = [entry[0] for entry in read(MAGIC + data, "").entries if isinstance(entry[0], Told)]
-    finishes += sum(one.event_kind == FINISHED for one in told)
-    if what == "finish":
-        here = before < int(number) <= finishes
-    else:
-        here = groups == int(number) if number.isdigit() else bool(number) and number.encode() in data
-    if not here:
-        return append(self, data)
-    if when == "torn":
-        os.write(self._fd, data[: len(data) // 2])
-    if when == "after":
-        append(self, data)
-    os.kill(os.getpid(), signal.SIGSTOP if when == "stops" else signal.SIGKILL)
-    append(self, data)
-
-
-FileLog.append = dies
-log.PAUSE_SECONDS = 0.0  # a group for each event, more or less
+dies_as_it_writes()
 
 
 def began(step):
@@ -125,7 +89,16 @@ def slow(value):
 
 
 MANY = map(
-    slow, ["after 1", "before 2", "torn 3", "after finish 1", "after finish 3", "before finish 5", "after finish 6"]
+    slow,
+    [
+        "after group 1",
+        "before group 2",
+        "torn group 3",
+        "after finish 1",
+        "after finish 3",
+        "before finish 5",
+        "after finish 6",
+    ],
 )
 SUBTASKS = Counter(parse=9, sum=16)
 
@@ -142,22 +115,13 @@ def folder(tmp_path):
 EXPECTED = "".join(f"{k} {sum(range(k, ROWS, 16))}\n" for k in range(16))
 
 
-def begun(folder, *flags, on="plane", dies="", **environment):
+def begin(folder, *flags, on="plane", dies="", **environment):
     """A driver, begun in a process of its own."""
-    command = [sys.executable, "-m", "firesteel", "run", *flags, str(folder / "job.py"), str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "DIES": dies, "ON": on, **environment}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, env=environment, **pipes)
-
-
-def ended(driver):
-    """Waits for its end."""
-    out, errors = driver.communicate(timeout=300)
-    return subprocess.CompletedProcess(driver.args, driver.returncode, out, errors)
+    return begun(folder / "job.py", folder, flags=flags, DIES=dies, ON=on, **environment)
 
 
 def run(folder, *flags, **given):
-    return ended(begun(folder, *flags, **given))
+    return ended(begin(folder, *flags, **given))
 
 
 def began(folder):
@@ -208,7 +172,7 @@ def test_a_killed_driver(folder, dies):
 
 @pytest.mark.spark
 @pytest.mark.full
-@pytest.mark.parametrize("dies", ["after 2", "torn finish 2", "after finish 4"])
+@pytest.mark.parametrize("dies", ["after group 2", "torn finish 2", "after finish 4"])
 def test_a_killed_driver_on_spark(folder, dies):
     on_spark = {"on": "spark"}
     killed = run(folder, "--master", "local[2]", dies=dies, **on_spark)
@@ -216,7 +180,8 @@ def test_a_killed_driver_on_spark(folder, dies):
     goes_on(folder, "--resume", "--master", "local[2]", **on_spark)
 
 
-@pytest.mark.parametrize("dies", ["before publishing", *map(slow, ["after 2", "after finish 2"])])
+@pytest.mark.full
+@pytest.mark.parametrize("dies", ["before publishing 1", "after group 2", "after finish 2"])
 def test_a_killed_driver_whose_job_writes_files(folder, dies):
     """What it had staged is published with the rest."""
     killed = run(folder, dies=dies, OUT="1")
@@ -240,7 +205,7 @@ def test_staged_files_that_another_job_has_removed_are_made_again(folder):
 @pytest.mark.full
 def test_staged_files_that_are_gone_as_they_are_to_be_published(folder):
     """It says so, and leaves all as it is."""
-    assert run(folder, dies="before publishing", OUT="1").returncode == -9
+    assert run(folder, dies="before publishing 1", OUT="1").returncode == -9
     (staging,) = folder.glob(".out.firesteel-*")
     staging.rename(folder / "aside")
     end = run(folder, "--resume", OUT="1")
@@ -249,7 +214,7 @@ def test_staged_files_that_are_gone_as_they_are_to_be_published(folder):
     goes_on(folder, OUT="1")
 
 
-@pytest.mark.parametrize("dies", ["after publishing", "before published", "after published"])
+@pytest.mark.parametrize("dies", ["before published 1", *map(slow, ["after publishing 1", "after published 1"])])
 def test_a_killed_driver_that_published(folder, dies):
     """It is published once, whatever was done of it."""
     assert run(folder, dies=dies, OUT="1").returncode == -9
@@ -257,18 +222,15 @@ def test_a_killed_driver_that_published(folder, dies):
     assert [path.name for path in folder.glob(".out*")] == []
 
 
+@pytest.mark.full
 def test_a_job_goes_on_by_its_id_over_several_drivers(folder):
     assert run(folder, dies="after finish 1").returncode == -9
     (directory,) = folder.glob("storage/firesteel-job-*.scratch")
     job_id = directory.name.removeprefix("firesteel-job-").removesuffix(".scratch")
-    assert run(folder, f"--resume={job_id}", dies="after finish 1").returncode == -9
     assert run(folder, f"--resume={job_id}", dies="torn finish 2").returncode == -9
     assert goes_on(folder) > 0
     (last, *_) = sorted((folder / "journal").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    explained = subprocess.run(
-        [sys.executable, "-m", "firesteel", "explain", str(last)], capture_output=True, text=True, check=True
-    )
-    assert "Driver 4 goes on with the job of process" in explained.stdout, explained.stdout
+    assert "Driver 3 goes on with the job of process" in firesteel("explain", last)
     end = run(folder, "--resume", job_id)
     assert end.returncode == 2 and f"There is nothing of job {job_id}" in end.stderr
 
@@ -284,7 +246,7 @@ def test_a_script_may_go_on_by_itself(folder):
 
 @pytest.mark.full
 def test_a_frozen_driver_that_wakes_up_when_another_has_the_job(folder):
-    frozen = begun(folder, dies="stops finish 2")
+    frozen = begin(folder, dies="stops finish 2")
     os.waitid(os.P_PID, frozen.pid, os.WSTOPPED | os.WNOWAIT)
     end = run(folder, "--resume")
     assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr

@@ -12,6 +12,8 @@ from firesteel.scheduler.joins import waits
 from oracle import assert_same_rows, duckdb_answer
 
 ROWS = 20_000
+HALF = 1 << 39
+"""Of the greatest value of a fact."""
 SETTINGS = {
     "data-volume-per-task": "60 kb",
     "firesteel.decider.least-volume-per-slot": 0,
@@ -86,7 +88,7 @@ def rows_of_fact(result) -> dict[str, int]:
     return next(iter(found))
 
 
-@pytest.mark.parametrize("broadcast", [None, "never"], ids=["broadcast", "hash"])
+@pytest.mark.parametrize("broadcast", [None, pytest.param("never", marks=pytest.mark.full)], ids=["broadcast", "hash"])
 @pytest.mark.parametrize("how", KINDS)
 def test_the_same_rows_of_fewer_bytes(session, tmp_path, tables, files, how, broadcast):
     def stream_of(env):
@@ -102,6 +104,39 @@ def test_the_same_rows_of_fewer_bytes(session, tmp_path, tables, files, how, bro
         assert rows_of_fact(result)["rows_in"] < ROWS / 9
     else:
         assert told(result) == []
+
+
+@pytest.mark.parametrize("broadcast", [None, "never"], ids=["broadcast", "hash"])
+@pytest.mark.parametrize("how", KINDS)
+def test_each_member_of_a_union_is_narrowed(session, tmp_path, tables, files, how, broadcast):
+    """Unions of the filtered side, one of whose members has the key under another name; a union of keys filters nothing."""
+
+    def stream_of(env):
+        kept = read(env, files, "f").filter(col("v") < HALF).select("cust", "v", "day")
+        renamed = read(env, files, "f").select("cust", "v", d=col("day"))
+        rest = renamed.filter(col("v") >= HALF).select("cust", "v", day=col("d"))
+        days = read(env, files, "d")
+        joined = kept.union(rest).key_by("day").join(days.key_by("day"), how, broadcast=broadcast)
+        return joined.select(*columns)
+
+    columns = ("day", "v") if how in ("semi", "anti") else ("day", "v", "w")
+    result, rows = run(session, tmp_path, stream_of)
+    assert_same_rows(rows, duckdb_answer(KINDS[how], **tables))
+    if how in NARROWED:
+        assert len(told(result)) == 2 and all(left <= before / 10 for before, left in told(result))
+    else:
+        assert told(result) == []
+
+
+def test_a_union_of_keys_filters_nothing(session, tmp_path, tables, files):
+    def stream_of(env):
+        few = read(env, files, "d").filter(col("w") < 3).union(read(env, files, "d").filter(col("w") > 8))
+        return read(env, files, "f").key_by("day").join(few.key_by("day"), "semi").select("day", "v")
+
+    result, rows = run(session, tmp_path, stream_of)
+    sql = "SELECT f.day, f.v FROM f SEMI JOIN (SELECT * FROM d WHERE w < 3 OR w > 8) d ON f.day = d.day"
+    assert_same_rows(rows, duckdb_answer(sql, **tables))
+    assert told(result) == []
 
 
 def test_without_the_option_all_is_read(session, tmp_path, tables, files):

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from firesteel import ExecutionEnvironment
 
@@ -53,6 +54,7 @@ def test_a_costly_step_gets_all_slots_in_its_second_run(env, tmp_path):
     assert run(env, tmp_path / "out", waiting(0.8), "another job").result["parallelism"] == 1
 
 
+@pytest.mark.full
 def test_nothing_is_looked_up_where_it_is_off(session, tmp_path):
     options = {
         "firesteel.progress": False,
@@ -65,6 +67,7 @@ def test_nothing_is_looked_up_where_it_is_off(session, tmp_path):
         assert run(env, tmp_path / "out", waiting(0.6)).result["parallelism"] == 1
 
 
+@pytest.mark.full
 def test_a_damaged_journal_is_no_error_and_tells_nothing(env, tmp_path):
     run(env, tmp_path / "out", waiting(0.6))
     (journal,) = (tmp_path / "journal").iterdir()

@@ -13,7 +13,8 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.accumulators import Accumulator, _accumulatorRegistry
 
-from firesteel.spark.session.worker_sockets import UNIX_SOCKETS
+from firesteel.spark.session.own_workers import UNIX_SOCKETS
+from firesteel.spark.session.preloading import DAEMON
 from plane.java import JavaSparkContext, jvm
 from plane.jobs import Jobs
 
@@ -55,7 +56,7 @@ class Context:
         self.version, self.pythonExec = pyspark.__version__, sys.executable
         self.applicationId = f"plane-{next(_applications)}"
         self.environment: dict[str, str] = {}
-        self._conf = Conf({UNIX_SOCKETS: "true", **conf})  # as in the sessions that we make
+        self._conf = Conf({UNIX_SOCKETS: "true", DAEMON: "firesteel.task.executor.daemon", **conf})  # as in ours
         self._jobs = Jobs(slots, _accumulate)
         self._java = JavaSparkContext(self._jobs, slots)
         self._jsc = SimpleNamespace(sc=lambda: self._java)

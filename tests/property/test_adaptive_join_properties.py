@@ -102,6 +102,7 @@ def test_each_pair_comes_out_once_whoever_died(seed):
     p.check_records()
 
 
+@pytest.mark.full
 def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
     """Guards the tests above against dice that have gone quiet."""
     wanted = [
@@ -168,16 +169,17 @@ def run_star(seed: int) -> SimulatedJob:
 
 def test_sides_that_are_lost_while_they_are_read_whole():
     """Who was told which splits, and which objects: the simulation's own book is looked at when the job has finished."""
-    restarted = 0
-    for seed in range(examples(100)):
+    restarted, tried = 0, max(10, examples(100))  # among fewer too few are restarted
+    for seed in range(tried):
         ran = run_star(seed)
         fused = [v for v in ran.scheduler.graph.vertices if any(edge.whole for edge in v.job.inputs)]
         sides = sum(edge.whole for vertex in fused for edge in vertex.job.inputs)
         assert len(fused) == 1 and sides == sum(v.is_absorbed for v in ran.scheduler.graph.vertices)
         restarted += bool(ran.scheduler.executions.attempt[fused[0].chosen].any())
-    assert restarted * 4 > examples(100)
+    assert restarted * 4 > tried
 
 
+@pytest.mark.full
 def test_sides_of_several_attempts_are_seen(monkeypatch):
     monkeypatch.setattr(ConsumerInvalidation, "invalidated", lambda self: {})
     with pytest.raises(ViolationError, match="has read several attempts"):

@@ -92,6 +92,7 @@ def test_merges_survive_the_driver_that_asked_for_them(monkeypatch):
     assert merges > 1
 
 
+@pytest.mark.full
 def test_drivers_die_in_every_state(monkeypatch):
     """Guards the tests above against deaths that only come where they do no harm."""
     monkeypatch.setattr(merging, "WORTH", -1e9)

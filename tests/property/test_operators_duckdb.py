@@ -43,8 +43,8 @@ PAIRS = [(t, t) for t in VALUES] + [
 WHERE = {
     "inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN",
 }  # fmt: skip
-HOWS = [pytest.param(how, marks=pytest.mark.full) if how in ("left", "right") else how for how in WHERE]
-"""A full join does what left and right ones do."""
+HOWS = [pytest.param(how, marks=pytest.mark.full) if how in ("inner", "left", "right") else how for how in WHERE]
+"""A full join does what inner, left and right ones do."""
 
 
 def table(kind: pa.DataType, rows: int, name: str) -> pa.Table:

@@ -15,6 +15,7 @@ from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
 from firesteel.scheduler.parallelism import line as line_module
 from firesteel.scheduler.parallelism.line import Line
+from firesteel.scheduler.parallelism.waves import Waves
 
 modest = settings(max_examples=examples(100), deadline=None)
 sizes = st.one_of(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0, 1, 100]), st.integers(2**53 - 3, 2**53 + 3))
@@ -186,15 +187,55 @@ def test_parallelism_is_within_the_bounds_and_the_words_are_true(request):
 
 @modest
 @given(requests())
-def test_idle_slots_only_ever_make_more_subtasks_and_a_smaller_largest_range(request):
+def test_idle_slots_only_ever_make_more_subtasks_and_no_larger_largest_range(request):
     inputs, bounds = request
     filled, plain = decide_vertex(inputs, bounds), decide_vertex(inputs, replace(bounds, least_volume=0))
     assert filled.parallelism >= plain.parallelism
     assert (filled.decision["rule"] == "idle slots") == (filled.parallelism > plain.parallelism)
     if filled.parallelism > plain.parallelism:
-        assert filled.decision["result"]["largest"] < plain.decision["result"]["largest"]
+        assert filled.decision["result"]["largest"] <= plain.decision["result"]["largest"]
         assert filled.parallelism <= -(-plain.parallelism // bounds.slots) * bounds.slots
         assert filled.parallelism * bounds.least_volume <= filled.decision["inputs"]["non_broadcast"]
+
+
+@st.composite
+def large_requests(draw):
+    """Enough to do for several waves: sizes in MiB of a keyed result, or of a source's splits."""
+    seed, units = draw(st.integers(0, 1 << 32)), draw(st.integers(1, 500))
+    sizes = np.random.default_rng(seed).pareto(draw(st.sampled_from([1.2, 3, 50])), units) * (16 << 20)
+    return sizes.astype(np.int64), Bounds(
+        minimum=draw(st.sampled_from([1, 1, 9])),
+        maximum=draw(st.sampled_from([10, 100, 10000])),
+        fixed=None,
+        data_volume=draw(st.sampled_from([8, 64, 500])) << 20,
+        max_slices=draw(st.sampled_from([100, 32768])),
+        cut="by-bytes",
+        slots=draw(st.sampled_from([1, 2, 5, 16])),
+        least_volume=4 << 20,
+        tapers=draw(st.booleans()),
+    )
+
+
+@modest
+@given(large_requests())
+def test_waves_never_end_later_and_keep_all_bounds(request):
+    """Reckoned on slots that differ a little, as ``waves`` does, and on slots that are alike, where a start for each wave may be lost."""
+    sizes, bounds = request
+    result = ConsumedResult(0, ShipStrategy.HASH, True, 1, len(sizes), sizes, total_bytes=int(sizes.sum()))
+    source = SourceInfo(sizes)
+    by_volume = replace(bounds, least_volume=0)
+    for plan, plain in (
+        (decide_vertex([result], bounds), decide_vertex([result], by_volume)),
+        (decide_source(source, bounds), decide_source(source, by_volume)),
+    ):
+        waves = Waves.of(bounds, 16 << 10)
+        assert plan.parallelism >= plain.parallelism
+        assert plan.input_bytes.sum() == sizes.sum()
+        assert waves.end(plan.input_bytes) <= waves.end(plain.input_bytes) * 1.001 + 2 * waves.start
+        assert plan.parallelism <= max(bounds.interval()[1], plain.parallelism)
+        if plan.decision["rule"] == "tapered":
+            assert plan.parallelism % bounds.slots == 0 and bounds.tapers
+            assert plan.input_bytes.max() <= max(bounds.data_volume, plain.input_bytes.max())
 
 
 @modest

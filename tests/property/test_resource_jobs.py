@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.effort import examples
 from tests.simulation.random_jobs import random_graph, random_job, run_random_job
 
 from firesteel.errors import UsageError
@@ -47,26 +48,26 @@ def run(seed, faults=True, every=20):
 # --- never more than a worker holds, and every job that is admitted ends ------------------------------------------------
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_every_job_ends_and_no_worker_ever_holds_more_than_it_has(block):
     ended = [run(seed) for seed in range(15 * block, 15 * block + 15)]
     assert sum(found is not None for found in ended) > 10
 
 
 def test_every_event_leaves_the_pool_valid():
-    for seed in range(3000, 3006):
+    for seed in range(3000, 3000 + examples(30)):
         run(seed, every=1)
 
 
 def test_where_nothing_goes_wrong_nothing_is_restarted():
-    for seed in range(4000, 4010):
+    for seed in range(4000, 4000 + examples(50)):
         found = run(seed, faults=False)
         if found is not None and not random_job(seed, False, resources=True).impossible:
             assert found[0].status is JobStatus.FINISHED and "failover" not in found[0].decisions
 
 
 def test_the_same_seed_tells_the_same_story():
-    for seed in range(5000, 5006):
+    for seed in range(5000, 5000 + examples(30)):
         assert run(seed) == run(seed)
 
 
@@ -87,7 +88,7 @@ def largest(groups):
 
 @pytest.mark.parametrize("enforcement", [POOL, TASKS], ids=["pool", "tasks"])
 def test_any_mix_of_groups_finishes_on_one_slot_that_fits_the_largest(enforcement):
-    for seed in range(12):
+    for seed in range(examples(60)):
         rng = random.Random(seed)
         graph = random_graph(rng)
         groups = [sized(rng, "a"), sized(rng, "b"), SlotSharingGroup("coarse")]
@@ -248,6 +249,7 @@ def grants(change):
     return put_between
 
 
+@pytest.mark.full
 def test_a_pool_that_forgets_what_it_gave_is_seen():
     def forgetful(job):
         pool_of(job).workers.take = lambda *_: None
@@ -255,6 +257,7 @@ def test_a_pool_that_forgets_what_it_gave_is_seen():
     assert "slots hold" in broken(forgetful, of=[POOL])
 
 
+@pytest.mark.full
 def test_a_pool_that_does_not_know_that_memory_binds_is_seen():
     def careless(job):
         pool_of(job)._binds = None
@@ -263,12 +266,14 @@ def test_a_pool_that_does_not_know_that_memory_binds_is_seen():
     assert "B of" in broken(careless, of=[TASKS])
 
 
+@pytest.mark.full
 def test_slots_of_another_group_or_need_are_seen():
     assert "got slots of group" in broken(grants(lambda slots: replace(slots, group="another")))
     other = ResourceProfile(0.25, 7)
     assert "and got" in broken(grants(lambda slots: replace(slots, profile=other)))
 
 
+@pytest.mark.full
 def test_an_address_that_two_hold_is_seen():
     def same_for_all(slots):
         if not slots.addresses or slots.profile.external[0][1] < 1:
@@ -278,6 +283,7 @@ def test_an_address_that_two_hold_is_seen():
     assert " of gpu " in broken(grants(same_for_all), of=[POOL])
 
 
+@pytest.mark.full
 def test_a_slot_on_a_blocked_node_is_seen():
     def careless(job):
         pool_of(job)._avoided = tuple
@@ -288,6 +294,7 @@ def test_a_slot_on_a_blocked_node_is_seen():
 # --- guards ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
     """Guards the tests above against dice that have gone quiet."""
     seen = collections.Counter()

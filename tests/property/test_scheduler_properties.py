@@ -269,6 +269,7 @@ def test_nothing_grows_with_producers_times_consumers(n, ship):
             assert result.num_partitions * result.num_subpartitions <= fixed * n
 
 
+@pytest.mark.full
 def test_the_driver_really_disturbs():
     """Guards the tests above against a driver that has gone quiet."""
     seen = set()

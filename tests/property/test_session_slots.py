@@ -283,11 +283,11 @@ def session_of(seed):
     return session, must
 
 
-@pytest.mark.parametrize("block", [0, 1, *(pytest.param(k, marks=pytest.mark.full) for k in (2, 3))])
+@pytest.mark.parametrize("block", [0, *(pytest.param(k, marks=pytest.mark.full) for k in (1, 2, 3))])
 def test_jobs_of_any_mix_end_and_are_never_promised_the_same(block):
     """No worker holds more than it has, no address is held twice, nobody waits for ever, and nobody starves."""
     together = 0
-    for seed in range(1000 * block, 1000 * block + examples(30)):
+    for seed in range(1000 * block, 1000 * block + max(6, examples(30))):  # among fewer too few run together
         session, must = session_of(seed)
         try:
             session.run()

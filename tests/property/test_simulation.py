@@ -71,6 +71,7 @@ def test_where_nothing_goes_wrong_nothing_is_restarted():
             assert "failover" not in found[0].decisions
 
 
+@pytest.mark.full
 def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
     """Guards the tests above against dice that have gone quiet. All that was recorded can be read, too."""
     wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
@@ -119,6 +120,7 @@ def test_what_waits_in_a_job_that_is_cancelled_sets_no_timers_any_more():
     assert simulated.plane.ended is not None and simulated.plane.ended.status is JobStatus.CANCELED
 
 
+@pytest.mark.full
 def test_a_release_that_comes_too_early_is_seen():
     """The plane is no use if it lets faults pass: here the scheduler forgets its readers."""
     with pytest.raises(ViolationError):

@@ -258,6 +258,7 @@ def answers(change):
     return put_between
 
 
+@pytest.mark.full
 def test_a_second_winner_is_seen():
     def keeps_all(_event, commands):
         return [command for command in commands if not isinstance(command, c.DiscardExecutions)]
@@ -266,6 +267,7 @@ def test_a_second_winner_is_seen():
     assert "two winners" in told or "although they have won" in told
 
 
+@pytest.mark.full
 def test_too_many_attempts_are_seen():
     def lift(job):
         job.scheduler.speculation._limit += 1
@@ -273,6 +275,7 @@ def test_too_many_attempts_are_seen():
     assert "attempts of a subtask" in broken(lift)
 
 
+@pytest.mark.full
 def test_a_deployment_that_keeps_away_from_nothing_is_seen():
     def careless(_event, commands):
         return [
@@ -283,6 +286,7 @@ def test_a_deployment_that_keeps_away_from_nothing_is_seen():
     assert "which is blocked, while another node has a free slot" in broken(answers(careless))
 
 
+@pytest.mark.full
 def test_a_loser_that_nobody_cancels_is_seen():
     def kind(event, commands):
         spared = isinstance(event, e.ExecutionsFinished)
@@ -292,6 +296,7 @@ def test_a_loser_that_nobody_cancels_is_seen():
     assert "nobody cancelled" in told or "was deleted while subtasks read it" in told
 
 
+@pytest.mark.full
 def test_a_consumer_that_reads_a_loser_is_seen():
     def mixed_up(_event, commands):
         return [
@@ -304,6 +309,7 @@ def test_a_consumer_that_reads_a_loser_is_seen():
     assert "did not win" in broken(answers(mixed_up))
 
 
+@pytest.mark.full
 def test_a_job_that_waits_for_ever_is_seen():
     def deaf(event, commands):
         return [command for command in commands if not isinstance(command, c.Deploy)]

@@ -63,6 +63,7 @@ def test_a_stream_whose_cluster_and_user_change_and_nothing_else(seed):
         assert not outcome.failed, outcome.cause
 
 
+@pytest.mark.full
 def test_streams_are_as_wild_as_they_are_meant_to_be():
     """Guards the tests above against dice that have gone quiet."""
     seen, ends, moves, phases, how = collections.Counter(), set(), set(), set(), collections.Counter()
@@ -161,6 +162,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_scheduler_with_a_fault_is_caught(monkeypatch, fault):
     broken(monkeypatch, fault)

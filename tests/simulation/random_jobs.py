@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from firesteel.options import (
 )
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.parallelism.planning import NOTHING_PINNED
 from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
@@ -71,7 +73,7 @@ class RandomJob:
     impossible: str = ""
     """A slot sharing group that no worker can ever hold: the job must fail, and say so."""
 
-    def scheduler(self, side_inputs: DirectInputs = DIRECT) -> Scheduler:
+    def scheduler(self, side_inputs: DirectInputs = DIRECT, pinned: Mapping[int, int] = NOTHING_PINNED) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
         return create_scheduler(
             self.graph,
@@ -79,6 +81,7 @@ class RandomJob:
             slot_mode=self.world.cluster.mode,
             size_buffer_bytes=self.size_buffer_bytes,
             side_inputs=side_inputs,
+            pinned=pinned,
         )
 
     def simulated(self, journal: Instrument, *, validate_every: int = 0) -> SimulatedJob:

@@ -7,12 +7,21 @@ import os
 import pytest
 from tools.spark_archive import set_options
 
+import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
 
 
 @pytest.hookimpl(trylast=True)  # once the folder for temporary files is known
 def pytest_configure():
     set_options(os.environ)
+
+
+@pytest.fixture(scope="module", autouse=True)  # not of the folder: files of others may come between
+def nothing_kept():
+    """Jobs that fail leave nothing, unless a test wants it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIRESTEEL_RESULTS_RETAIN_ON_FAILURE", "0")
+        yield
 
 
 @pytest.fixture

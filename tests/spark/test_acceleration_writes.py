@@ -16,6 +16,7 @@ import pytest
 
 import firesteel
 from firesteel.api.acceleration import staging
+from sql_plans_kit import version
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +32,10 @@ WRITES = {
     "csv": lambda frame, path: frame.drop("b").write.csv(path, header=True, sep="|"),
     "text": lambda frame, path: frame.selectExpr("CAST(c AS STRING) AS line").write.text(path),
     "xml": lambda frame, path: frame.select("k", "c").write.xml(path, rowTag="r"),
-    "overwrite": lambda frame, path: (frame.write.csv(path), frame.select("c").write.mode("overwrite").csv(path)),
+    "overwrite": lambda frame, path: (
+        frame.drop("b").write.csv(path),
+        frame.select("c").write.mode("overwrite").csv(path),
+    ),
     "append": lambda frame, path: (frame.write.parquet(path), frame.write.mode("append").parquet(path)),
     "ignore": lambda frame, path: (frame.write.parquet(path), frame.write.mode("ignore").parquet(path)),
     "partitions": lambda frame, path: frame.write.partitionBy("k").parquet(path),
@@ -42,6 +46,8 @@ WRITES = {
     "by range": lambda frame, path: frame.repartitionByRange(2, "c").write.parquet(path),
 }
 READERS = {"csv": "csv", "json": "json", "text": "text", "orc": "orc", "overwrite": "csv", "two partitions": "orc"}
+if version() == "3.5":
+    del WRITES["xml"]
 FILES = ("coalesce", "repartition", "by column", "two partitions", "by range")
 """Writes whose number of files the script says."""
 
@@ -260,6 +266,8 @@ ERRORS = {
     "partition": lambda spark, path: spark.sql(SUMS).write.partitionBy("zz").parquet(path + "x"),
     "function": lambda spark, path: spark.sql(SUMS).foreach(lambda row: 1 / 0),
 }
+if version() == "3.5":  # wraps what fails in a task, and a constant fails before
+    del ERRORS["overflow"]
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +307,7 @@ def test_writes_that_gain_nothing_are_sparks(spark, source, options, tmp_path):
         spark.read.parquet(str(tmp_path / "some")).groupBy("k").count().write.mode("append").parquet(
             str(tmp_path / "other")
         )
-        spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'dir'}' USING csv {SUMS}")
+        spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'dir'}' USING json {SUMS}")
         spark.sql("CREATE TABLE given_w AS SELECT max(n) AS n FROM items_w WHERE n < :most", {"most": 5})
     spark.sql("DROP TABLE given_w")
     reasons = ["; ".join(query.left) for query in acceleration.queries]
@@ -400,16 +408,23 @@ def test_ctrl_c_ends_a_write_and_leaves_nothing(source, tmp_path):
         "FIRESTEEL_SQL_MIN_INPUT_BYTES": "0",
         "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal"),
         "FIRESTEEL_STORAGE_DIRECTORY": str(tmp_path / "storage"),
+        "PYTHONFAULTHANDLER": "1",
     }
     command = [sys.executable, "-m", "firesteel", "run", "--accelerate", str(script)]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, cwd=tmp_path, env=os.environ | settings, **streams) as running:
-        deadline = time.monotonic() + 120
-        while not list((tmp_path / "journal").glob("*.jsonl")) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(2)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    assert running.returncode == 130, said[-2000:]
+    said = tmp_path / "said"  # no pipe, which workers that stay would keep open
+    with said.open("w") as out:
+        given = {"cwd": tmp_path, "env": os.environ | settings, "stdout": subprocess.DEVNULL, "stderr": out}
+        running = subprocess.Popen(command, **given)
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "journal").glob("*.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    try:
+        running.wait(60)
+    except subprocess.TimeoutExpired:
+        running.send_signal(signal.SIGABRT)  # tells where each thread is
+        running.wait()
+    assert running.returncode == 130, said.read_text()[-8000:]
     assert not (tmp_path / "out").exists()
     assert [path for path in (tmp_path / "storage").rglob("*") if path.is_file()] == []

@@ -15,9 +15,8 @@ from tests.docs_run import blocks
 
 from firesteel.control.places import RUNTIME_VARIABLE
 
-pytestmark = pytest.mark.spark
-
 PATIENCE_SECONDS = 1800
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.patience(PATIENCE_SECONDS + 60)]
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = ("own-connectors.md",)
 """test_own_connectors_spark.py runs it and looks at its answers."""
@@ -28,10 +27,7 @@ PAGES = [
 ]
 
 
-MARKED = [page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.full) for page in PAGES]
-
-
-@pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_all_blocks_of_a_page_run(page, tmp_path):
     runtime = tempfile.mkdtemp(prefix="run-")  # the path of a socket in tmp_path may be too long for one
     environment = {

@@ -82,6 +82,7 @@ def test_each_gpu_is_given_to_one_subtask_at_a_time(folder):
     assert sum(per_gpu.values()) == 8
     assert len(per_gpu) == 2, "both are used"
     assert "    group        gpu: 1 core, 1 GiB heap" in done.stdout
+    assert "    held         external resources " in done.stdout and "the function of " in done.stdout
     assert "2 slots held at once at most" in done.stdout
 
 

@@ -16,10 +16,11 @@ from driver_loop import END, Script, ints
 from firesteel.results.storage.store import ResultStore
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, Deploy, SetTimer, Splits
-from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
+from firesteel.spark.driver.loop import DriverInput, JobDriver
 from firesteel.spark.driver.serialise import serialise_programs
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
+from firesteel.spark.recovery.clock import Clock
 from firesteel.task.executor.information import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import sys
-import time
 import urllib.request
 import uuid
-from importlib.util import find_spec
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -21,11 +15,10 @@ from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.spark.storage.cleaning import late
+from s3_server import s3_server
 
 pytestmark = pytest.mark.spark
 
-OWN = find_spec("moto") is not None
-SERVER = [sys.executable, "-m", "moto.server"] if OWN else [shutil.which("moto_server")]
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 TABLE = pa.table({"k": range(1000), "s": [f"row {i}" for i in range(1000)]}, schema=SCHEMA)
 
@@ -33,39 +26,9 @@ TABLE = pa.table({"k": range(1000), "s": [f"row {i}" for i in range(1000)]}, sch
 @pytest.fixture(scope="module")
 def server():
     """Variables of the environment, as users set them, for a server of its own."""
-    if SERVER[0] is None:
-        pytest.skip("there is no S3 server: moto is not installed (pip install 'moto[server]')")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [*SERVER, "-H", "127.0.0.1", "-p", url.rpartition(":")[2]]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(f"{url}/moto-api/data.json", process)
-        yield {
-            "AWS_ACCESS_KEY_ID": "AKIAFIRESTEEL",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": url,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-    finally:
+    with s3_server() as variables:
+        yield variables
         late.run_all()  # results that lie in the store until the process ends
-        process.terminate()
-        process.wait()
-
-
-def wait_for(url, process, seconds=600):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        assert process.poll() is None, "the S3 server ended at once"
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the S3 server does not answer")
 
 
 @pytest.fixture

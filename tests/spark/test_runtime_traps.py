@@ -36,5 +36,8 @@ def test_where_spark_ends_the_whole_job_only_the_culprit_has_failed(tmp_path):
     # Spark may give the free slot to one more before it has read why the first one failed
     assert all(line.strip().startswith("never") for line in lines[3:]), "these were queued"
     assert "5 subtasks to be sent again, not counted as a restart" in told["explained"]
+    assert told["alone"] == [[0], [], 60], "standing tasks are Spark jobs of their own"
+    assert "A Python worker died" in told["died"]
     assert told["unix"] == ["True", None], "our workers speak over Unix sockets, those of others as before"
+    assert told["preloaded"] == [True, False], "our workers begin with all imported, and what they start does not"
     assert not told["changed"]

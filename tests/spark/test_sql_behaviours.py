@@ -36,8 +36,8 @@ WHOLE = {
     "order, limits, offsets": 29,
     "groups": 29,
     "joins, sets, subqueries": 38,
-    "windows": 16,
-    "names": 14,
+    "windows": 15,  # and another one where Spark takes FILTER in a window, which 4.0 does not
+    "names": 13,  # one more since Spark 4
 }
 """So many queries of a section are taken over whole, at least."""
 LAST_ORDER = re.compile(r"ORDER BY[^()]*(\([^()]*\)[^()]*)*$")
@@ -118,7 +118,7 @@ def outcome(spark, query: str, action: str) -> Outcome:
         return Outcome(type(error).__name__, (error.getCondition(), error.getMessage()))
     except Py4JJavaError as error:  # toArrow does not translate what Spark says before it runs
         causes = [line for line in str(error).splitlines() if line.startswith("Caused by")]
-        return Outcome(type(error).__name__, causes)
+        return Outcome(type(error).__name__, [re.sub(r"((stage|TID|task) |#)[\d.]+", r"\1N", line) for line in causes])
     except ValueError as error:  # a year that Python does not know
         return Outcome(type(error).__name__, str(error))
     texts = [repr(row).replace("-0.0,", "0.0,").replace("-0.0)", "0.0)") for row in found]

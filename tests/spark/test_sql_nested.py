@@ -12,6 +12,7 @@ import pytest
 import sql_expressions_kit as plain_kit
 import sql_nested_kit as kit
 from firesteel.sql.expressions.nested import arrays, lambdas, maps
+from sql_plans_kit import version
 
 pytestmark = pytest.mark.spark
 
@@ -61,6 +62,8 @@ BY_SPARK = {
     "collations": ("SELECT named_struct('a', string1 COLLATE UTF8_LCASE) AS s FROM nested", "texts with a collation"),
     "a struct of a subquery": ("SELECT row, (SELECT max_by(s1, row) FROM nested) AS s FROM nested", "gives a struct"),
 }  # fmt: skip
+if version() == "3.5":  # has no such functions
+    del QUERIES["texts in one"], BY_SPARK["collations"]
 FAILING = {
     "INVALID_ARRAY_INDEX": "SELECT ai1[7] AS a FROM nested",
     "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": "SELECT element_at(ai1, -7) AS a FROM nested",
@@ -163,7 +166,8 @@ def test_the_engine_gives_what_spark_gives(spark, tmp_path, settings):
     print(plain_kit.report(tally))
     assert tally.wrong == []
     assert tally.values > 80_000
-    assert {*arrays.RULES, *maps.RULES, *lambdas.RULES} - set(tally.classes) == set()
+    absent = {"KnownNotContainsNull"} if version() == "3.5" else set()
+    assert {*arrays.RULES, *maps.RULES, *lambdas.RULES} - set(tally.classes) == absent
 
 
 @pytest.mark.full

@@ -11,6 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel.compile.stream_graph import reachable
+from firesteel.errors import JobExecutionError
+from firesteel.sql.plans.versions import VERSIONS
+from sql_plans_kit import version
 from sql_scans_kit import assert_as_spark, assert_left_to_spark, rows, sources
 
 pytestmark = pytest.mark.spark
@@ -256,6 +259,11 @@ def test_columns_that_came_later_and_types_that_grew(spark, env, tmp_path):
     pq.write_table(new, tmp_path / "b.parquet")
     given = "a bigint, b string, c decimal(9,2), e double, g date"
     frame = spark.read.schema(given).parquet(str(tmp_path))
+    if not VERSIONS[version()].widens:  # there Spark reads the column neither
+        for name in "ace":
+            assert f"the column {name} is" in env.from_dataframe(frame.select(name)).explain()
+        assert_as_spark(env, frame.select("b", "g"))
+        return
     assert_as_spark(env, frame)
     assert_as_spark(env, frame.filter("a > 5 OR b IS NULL"))
     assert_as_spark(env, frame.filter("g IS NULL AND c > 1"))
@@ -315,6 +323,36 @@ def test_timestamps_in_96_bits(spark, env, tmp_path):
         assert_left_to_spark(env, frame.filter("t IS NOT NULL"), "spark.sql.parquet.int96TimestampConversion")
     finally:
         spark.conf.unset("spark.sql.parquet.int96TimestampConversion")
+
+
+@pytest.mark.full
+def test_days_of_an_unknown_calendar(spark, env, tmp_path):
+    """Spark may be told to raise where it does not know the calendar of a file that is not its own: Spark 3.5 is, if nothing is said."""
+    days = pa.array([dt.date(1500, 3, 1), dt.date(2024, 5, 6)])
+    moments = pa.array([dt.datetime(1899, 12, 31), None], pa.timestamp("ms", "UTC"))
+    table = pa.table(
+        {"n": [1, 2], "d": days, "t": moments, "s": pa.array([{"d": one} for one in days]), "w": days[1:].take([0, 0])}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    settings = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
+    try:
+        for name in settings:
+            spark.conf.set(name, "EXCEPTION")
+        assert_as_spark(env, frame.select("n", "w").filter("w > DATE'2000-01-01'"))
+        for name in ("d", "t", "s"):
+            stream = env.from_dataframe(frame.select("n", name))
+            assert f"may be in {name}: Spark judges them" in stream.explain()
+            with pytest.raises(JobExecutionError, match=r"Upgrade|ANCIENT_DATETIME"):
+                stream.to_arrow()
+        frame.select("n", "w").write.parquet(str(tmp_path / "own"))
+        assert_as_spark(env, spark.read.parquet(str(tmp_path / "own")))
+        spark.conf.set(settings[0], "LEGACY")
+        assert f"{settings[0]} is Spark's own" in env.from_dataframe(frame.select("n", "w")).explain()
+    finally:
+        for name in settings:
+            spark.conf.set(name, "CORRECTED")
+    assert_as_spark(env, frame)
 
 
 # --- what stays with Spark -------------------------------------------------------------------------------------------

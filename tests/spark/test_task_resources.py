@@ -11,7 +11,7 @@ import pytest
 import firesteel
 from firesteel import ExecutionEnvironment, SlotSharingGroup, TaskResources
 from firesteel.errors import UsageError
-from firesteel.task.executor.messages import FinishedMessage, RejectedMessage
+from firesteel.task.executor.messages import FailedMessage, FinishedMessage, RejectedMessage
 from slots_kit import MIB, Slots, is_gone, slot
 
 pytestmark = pytest.mark.spark
@@ -23,10 +23,9 @@ def slots(spark, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["rdd", "dataframe"])
-def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots, kind):
-    """The program does not begin there; the next task finds a new worker."""
-    run = getattr(own := slots(), kind)
+def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots):
+    """A step that reads a DataFrame runs in the worker itself. The program does not begin there; the next task finds a new worker."""
+    run = (own := slots()).dataframe
     assert isinstance(run(0, slot(gpu=("0",))), FinishedMessage)
     assert isinstance(run(1, slot(gpu=("0",))), FinishedMessage)
     first, again = own.said(0), own.said(1)
@@ -38,6 +37,28 @@ def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots, kin
     assert is_gone(first["process"])
     assert isinstance(run(3, slot(gpu=("1", "3"))), FinishedMessage)
     assert own.said(3)["gpu"] == "1,3" and own.said(3)["process"] != first["process"]
+
+
+@pytest.mark.full
+def test_addresses_are_held_by_a_process_that_serves_them_until_another_takes_one(slots):
+    """Whichever worker asks: those of Spark hold nothing, and take other tasks."""
+    run = (own := slots()).rdd
+    for attempt, gpu in enumerate([("0",), ("0",), ("1", "3"), (), ("0", "1")]):
+        assert isinstance(run(attempt, slot(gpu=gpu)), FinishedMessage)
+    first, again, other, worker, both = map(own.said, range(5))
+    assert first["process"] == again["process"] and (first["gpu"], first["addresses"]) == ("0", {"gpu": ["0"]})
+    assert other["process"] != first["process"] and other["gpu"] == "1,3"
+    assert worker["gpu"] is None and worker["process"] not in (first["process"], other["process"])
+    assert both["gpu"] == "0,1" and is_gone(first["process"]) and is_gone(other["process"])
+
+
+@pytest.mark.full
+def test_a_holder_that_passes_its_limit_of_memory_is_told_like_a_worker(slots):
+    own, limit = slots(), slot(limit=300 * MIB, gpu=("0",))
+    message = own.rdd(0, limit, passing_all)
+    assert isinstance(message, FailedMessage) and "was stopped at its limit of memory" in message.message, message
+    assert isinstance(own.rdd(1, limit), FinishedMessage)
+    assert own.said(1)["process"] != own.said(0)["process"]
 
 
 @pytest.mark.full
@@ -70,6 +91,10 @@ kept = []
 
 def passing():
     return np.ones(250 * MIB, dtype=np.uint8).sum()
+
+
+def passing_all():
+    return [np.ones(50 * MIB, dtype=np.uint8) for _ in range(40)]
 
 
 def keeping():

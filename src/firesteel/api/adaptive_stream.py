@@ -19,6 +19,7 @@ from firesteel.errors import JobExecutionError, UsageError, interruption
 from firesteel.journal.file import Instrument, Instruments, Journal, read
 from firesteel.model.group_options import group_of_stream
 from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.monitoring.exporters import monitoring
 from firesteel.options import PROGRESS
 from firesteel.report.stream_report import explain_stream
 from firesteel.scheduler.failover.restart_strategies import restart_strategy
@@ -26,6 +27,8 @@ from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.events import CancelRequested, RequirementsChanged, RescaleRequested, StopRequested
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
 from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.ui.begun import Begun
+from firesteel.ui.process import page_of, ui_of
 from firesteel.view.stream_progress import create_stream_progress
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class AdaptiveStream:
         driver: StreamDriver,
         journal: Journal,
         *,
+        id: str,
         name: str,
         checkpoint: str,
         requirements: ResourceRequirements,
@@ -55,6 +59,7 @@ class AdaptiveStream:
         self.checkpoint = checkpoint
         self.journal = journal.path
         """Its file, one JSON record a line."""
+        self._id = id
         self._driver = driver
         self._requirements = requirements
         self._lock = threading.Lock()
@@ -118,10 +123,14 @@ class AdaptiveStream:
 
         group = group_of_stream(slot_sharing_group, env.options)
         make_scheduler(group)  # complains before Spark is started, which takes a while
+        ui = ui_of(env.options)
+        watcher = ui.instrument()
         journal = Journal.create(env.options, chosen, stream_id)
         control: ControlServer | NoControl | None = None
+        beside: tuple[Instrument, ...] = ()
         try:
             control = open_control(place, name=chosen, journal=str(journal.path))
+            from firesteel.spark.session.pages import SparkPages
             from firesteel.spark.session.versions import check_streaming
             from firesteel.spark.streams.driver import StreamDriver
             from firesteel.spark.streams.offers import offers_of, session_cpus, settings_for
@@ -133,7 +142,9 @@ class AdaptiveStream:
             scheduler = make_scheduler(group, session_cpus(session.sparkContext))
             offers = offers_of(session.sparkContext, group, env.options)
             refuse_if_taken(session, place)
-            watchers = Instruments((journal, create_stream_progress(env.options[PROGRESS]), *instruments))
+            beside = monitoring(env.options)
+            progress = create_stream_progress(env.options[PROGRESS])
+            watchers = Instruments((journal, progress, watcher, *beside, *instruments))
             driver = StreamDriver(
                 session,
                 build,
@@ -146,14 +157,19 @@ class AdaptiveStream:
                 ended=control.close,
             )
         except BaseException:
-            journal.close()
+            for instrument in (journal, *beside):
+                instrument.close()
             journal.path.unlink(missing_ok=True)  # nothing ran
             if control is not None:
                 control.close()
             raise
-        stream = cls(driver, journal, name=chosen, checkpoint=place, requirements=wanted)
-        control.serve(_Handler(stream))
+        stream = cls(driver, journal, id=stream_id, name=chosen, checkpoint=place, requirements=wanted)
+        handler = _Handler(stream)
+        control.serve(handler)
         driver.start()
+        if ui.url is not None:
+            pages = SparkPages(session.sparkContext)
+            ui.began(watcher, Begun(stream_id, chosen, journal.path, handler.cancel, pages.streams, stream=handler))
         _live.add(stream)
         return stream
 
@@ -169,7 +185,8 @@ class AdaptiveStream:
 
     def explain(self) -> str:
         """Every decision and its reason, in sentences."""
-        return explain_stream(read(self.journal))
+        told, page = explain_stream(read(self.journal)), page_of(self._id)
+        return f"{told}\n\nIts page: {page}" if page else told
 
     # --- wishes ---
 
@@ -256,7 +273,7 @@ class AdaptiveStream:
         """In a notebook: how it is just now, and its rescales."""
         from firesteel.view.notebook.adaptive_stream import status_html
 
-        return status_html(self.status(), self.history())
+        return status_html(self.status(), self.history(), page_of(self._id))
 
     def __repr__(self) -> str:
         return f"AdaptiveStream({self.name!r}, {self.checkpoint!r}, {self.status().state})"

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
@@ -35,15 +35,16 @@ from firesteel.local import runs
 from firesteel.local.runs import LocalMode
 from firesteel.model.group_options import groups_of
 from firesteel.model.slot_sharing_group import SlotSharingGroup
-from firesteel.options import Options
+from firesteel.options import RECOVERY_DRY_RUN, Options, asks_to_resume
 from firesteel.options.layers import read_spark_conf, surroundings
 from firesteel.options.registry import ON_COMMAND_LINE
+from firesteel.ui.process import ui_of
 from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.connectors.base import Source
-    from firesteel.spark.driver.runtime import JobRun
+    from firesteel.spark.driver.outcome import SubmittedJob
 
 
 @dataclass(slots=True)
@@ -131,6 +132,14 @@ class ExecutionEnvironment:
     ) -> ExecutionEnvironment:
         """An environment on the Spark session of this process, or on one that is made when the first job starts."""
         return cls(options=options, master=master, app_name=app_name, config=config)
+
+    # --- the page ---
+
+    @property
+    def ui_url(self) -> str | None:
+        """The address of the page that shows the jobs and streams of this process (``firesteel.ui.enabled``), which is served from
+        now on. None: it is off, or cannot be served."""
+        return ui_of(self.options).url
 
     # --- the session ---
 
@@ -425,7 +434,7 @@ class ExecutionEnvironment:
     def execute(self, name: str = "firesteel job", *, resume: bool | str | None = None) -> JobResult:
         """Runs all sinks written since the last call, as one job, and forgets them, whatever comes of it.
 
-        ``resume``: True: goes on with the job at this place of the script whose driver died, if there is one; the id of a job: with
+        ``resume``: True: goes on with the job at this place of the script that did not finish, if there is one; the id of a job: with
         that one; None: as ``firesteel run --resume`` or ``firesteel.recovery.mode`` say; False: begins anew.
 
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
@@ -458,7 +467,7 @@ class ExecutionEnvironment:
         with _interruptible(name):
             from firesteel.api.jobs.job_client import JobClient
 
-            def by_spark(error: FiresteelError) -> tuple[JobRun, Callable[[FiresteelError], object]] | None:
+            def by_spark(error: FiresteelError) -> tuple[SubmittedJob, Callable[[FiresteelError], object]] | None:
                 instead = left_to_spark(sinks, error)
                 if instead is None:
                     return None
@@ -509,21 +518,23 @@ class ExecutionEnvironment:
 
     def _submit(
         self, ends: Sequence[StreamNode], name: str, resume: bool | str | None = None
-    ) -> tuple[CompiledJob, JobRun, CacheUse]:
+    ) -> tuple[CompiledJob, SubmittedJob, CacheUse]:
         """Compiles and starts a job. Raises KeyboardInterrupt on Ctrl-C, also while Spark starts."""
         with _interruptible(name):
             return self._started(ends, name, resume)
 
     def _started(
         self, ends: Sequence[StreamNode], name: str, resume: bool | str | None
-    ) -> tuple[CompiledJob, JobRun, CacheUse]:
+    ) -> tuple[CompiledJob, SubmittedJob, CacheUse]:
         caches = CacheUse.of(ends, claim=True)
         try:
             checked_with = self.options
-            compiled = compile_job(caches.ends, self.options, name, self._groups)
+            compiled = self._compiled(caches.ends, name, resume)
+            if self.options[RECOVERY_DRY_RUN]:
+                _say_what_is_kept(compiled, self.options, resume)
             session = self.spark
             if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
-                compiled = compile_job(caches.ends, self.options, name, self._groups)
+                compiled = self._compiled(caches.ends, name, resume)
             self._tell_unused_groups(compiled)
             from firesteel.spark.driver.launch import launch
 
@@ -534,12 +545,24 @@ class ExecutionEnvironment:
         caches.started(run, compiled)
         return compiled, run, caches
 
+    def _compiled(self, ends: Sequence[StreamNode], name: str, resume: bool | str | None) -> CompiledJob:
+        may_be_there = asks_to_resume(self.options, resume)
+        return compile_job(ends, self.options, name, self._groups, may_be_there=may_be_there)
+
     if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             raise no_such_name_of_a_session(self, name)
+
+
+def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | str | None) -> NoReturn:
+    """Ends the script."""
+    from firesteel.spark.recovery.corrections.dry_run import dry_run
+
+    sys.stdout.write(f"{dry_run(compiled, options, resume)}\n")
+    raise SystemExit(0)
 
 
 @contextmanager

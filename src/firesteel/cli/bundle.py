@@ -14,7 +14,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes
 from firesteel.package_files import contents, write_zip
 
-SUFFIXES = (".py", ".typed", ".properties", ".xml")
+SUFFIXES = (".py", ".typed", ".properties", ".xml", ".html", ".css", ".js", ".svg")
 DRIVER = ("pyspark", "pyarrow", "numpy", "msgspec")
 """Packages that the driver's Python needs; the command line needs more, which a script under spark-submit does not use."""
 WORKERS = ("pyarrow", "numpy")

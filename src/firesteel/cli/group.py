@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-_FIRST = ("run", "explain", "history", "options", "decide", "clean", "recover", "demo")
+_FIRST = ("run", "explain", "history", "options", "decide", "results", "clean", "recover", "demo")
 """The commands of every day; the others follow."""
 _RESUME, _LAST = "--resume", "last"
 

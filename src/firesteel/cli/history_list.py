@@ -84,7 +84,7 @@ def _cells(each: Listed) -> dict[str, str]:
         "name": _cut(each.name, _NAME_LENGTH) + ("" if each.kind == "job" else f" ({each.kind})"),
         "status": each.status,
         "took": "" if each.seconds is None else format_seconds(each.seconds),
-        "cause": each.cause.strip().split("\n", 1)[0] if each.status in ("failed", DAMAGED) else "",
+        "cause": _note(each),
     }
     if each.status == DAMAGED:
         cells["job"], cells["name"] = each.job_id[:12], str(each.path.name)
@@ -97,6 +97,15 @@ def _cells(each: Listed) -> dict[str, str]:
         "restarts": each.restarts,
     }
     return cells | {name: "" if number is None else format_count(number) for name, number in numbers.items()}
+
+
+def _note(each: Listed) -> str:
+    """A line below the job's own; empty: there is none."""
+    notes = [f"goes on from job {each.after}"] if each.after else []
+    notes += [f"uses results of {'job' if len(each.uses) == 1 else 'jobs'} {', '.join(each.uses)}"] if each.uses else []
+    if each.status in ("failed", DAMAGED):
+        notes += each.cause.strip().split("\n", 1)[:1]
+    return "; ".join(filter(None, notes))
 
 
 def _fitted(text: str, width: int, *, right: bool) -> str:
@@ -125,6 +134,8 @@ def _json(each: Listed) -> str:
             "failures": each.failures,
             "restarts": each.restarts,
             "cause": each.cause,
+            "after": each.after or None,
+            "uses": list(each.uses),
             "journal": str(each.path),
         }
     )

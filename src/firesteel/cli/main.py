@@ -13,12 +13,14 @@ import typer
 
 from firesteel.cli import CANCELLED
 from firesteel.cli.bundle import bundle
-from firesteel.cli.clean import clean
 from firesteel.cli.completion import complete_demo, complete_job, complete_status
-from firesteel.cli.decide import WhatIf, decide, what_if_text
+from firesteel.cli.deciding.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group, Resumable
+from firesteel.cli.leftovers.clean import clean
+from firesteel.cli.leftovers.recover import recover
+from firesteel.cli.leftovers.results import results
+from firesteel.cli.leftovers.resume import resume as resume_command
 from firesteel.cli.options import options
-from firesteel.cli.recover import recover
 from firesteel.cli.run_events import events
 from firesteel.cli.shared import (
     Config,
@@ -26,15 +28,18 @@ from firesteel.cli.shared import (
     Master,
     OptionPairs,
     Quiet,
+    Ui,
     Vertex,
     given_options,
     no_script,
     not_written,
     number,
     show,
+    wait_for_a_key,
     whole,
 )
 from firesteel.cli.streams.commands import stream_app
+from firesteel.cli.ui import ui
 from firesteel.errors import FiresteelError, UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +56,7 @@ app.add_typer(stream_app, name="stream")
 app.command()(decide)
 app.command()(options)
 app.command()(bundle)
+app.command("resume")(resume_command)
 
 
 @app.callback(invoke_without_command=True)
@@ -99,6 +105,7 @@ def run(
     config: Config = None,
     master: Master = None,
     quiet: Quiet = False,
+    with_ui: Ui = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write events as JSON lines to stderr (docs/command-line.md).")
     ] = False,
@@ -113,7 +120,7 @@ def run(
         typer.Option(
             "--resume",
             metavar="[JOB]",
-            help="Go on with the script's job whose driver died: with JOB, by its id, or the last one.",
+            help="Go on with the script's job that did not finish: with JOB, by its id, or the last one.",
         ),
     ] = None,
     accelerate: Annotated[
@@ -149,7 +156,7 @@ def run(
     from firesteel.options import RECOVERY_RESUME, Layer, Options, Origin
 
     with events(as_json, json_file) as told:
-        options = given_options(option, quiet, config)
+        options = given_options(option, quiet, config, with_ui=with_ui)
         if resume is not None:
             options = options.merged(Options({RECOVERY_RESUME.key: resume}, Origin(Layer.COMMAND, "--resume")))
         if not Path(script).is_file():
@@ -164,6 +171,10 @@ def run(
             code = run_script(path, arguments or [])
             if acceleration is not None:
                 acceleration.release(code)
+        if code and "firesteel.spark.driver.runtime" in sys.modules:  # jobs may have run
+            from firesteel.api.jobs.kept import script_failed
+
+            script_failed()
         raise typer.Exit(told.ended(code))
 
 
@@ -265,6 +276,8 @@ def no_vertices(vertex: str | None) -> None:
         raise UsageError(f"This is no job: it has no vertex '{vertex}'.", hint="Leave it out.")
 
 
+app.command()(ui)
+app.command()(results)
 app.command()(clean)
 app.command()(recover)
 
@@ -285,6 +298,7 @@ def demo(
     option: OptionPairs = None,
     master: Master = None,
     quiet: Quiet = False,
+    with_ui: Ui = False,
 ) -> None:
     """Run a demo on real input.
 
@@ -295,7 +309,10 @@ def demo(
     if listed:
         show(list_text())
         return
-    run_named(name or DEFAULT, out, master, given_options(option, quiet), data)
+    given = given_options(option, quiet, with_ui=with_ui)
+    run_named(name or DEFAULT, out, master, given, data)
+    if with_ui:
+        wait_for_a_key(given)
 
 
 @app.command()

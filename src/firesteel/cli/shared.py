@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -43,6 +44,9 @@ Config = Annotated[
         help="A YAML file with options; later files override earlier ones; FIRESTEEL_... variables and -O override all files.",
     ),
 ]
+Ui = Annotated[
+    bool, typer.Option("--ui", help="Show jobs and streams on a page while they run (firesteel.ui.enabled).")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
@@ -65,10 +69,12 @@ def whole(flag: str) -> Callable[[str | int], int]:
     return number(flag, int, "whole number")
 
 
-def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> Options:
+def given_options(
+    pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None, *, with_ui: bool = False
+) -> Options:
     """The values of -O, over FIRESTEEL_... in the environment, over the YAML files ``configs`` (a later one over an earlier)
     and that of FIRESTEEL_CONFIG. Raises UsageError."""
-    from firesteel.options import PROGRESS, Layer, Options, Origin
+    from firesteel.options import PROGRESS, UI_ENABLED, Layer, Options, Origin
     from firesteel.options.layers import surroundings
     from firesteel.options.registry import ON_COMMAND_LINE
 
@@ -83,6 +89,8 @@ def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[st
         given = Options(values, ON_COMMAND_LINE)
         if quiet:
             given = given.merged(Options({PROGRESS.key: False}, Origin(Layer.COMMAND, "--quiet")))
+        if with_ui:
+            given = given.merged(Options({UI_ENABLED.key: True}, Origin(Layer.COMMAND, "--ui")))
         given = surroundings(configs=configs or ()).merged(given)
     for warning in heard:
         print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
@@ -118,3 +126,15 @@ def not_written(error: OSError) -> FiresteelError:
 
 def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+
+
+def wait_for_a_key(options: Options) -> None:
+    """Keeps the page of this process up until a key is pressed; does not wait where nobody can press one, or there is no page."""
+    from firesteel.ui.process import ui_of
+
+    url = ui_of(options).url
+    if url is None or sys.stdin is None or not sys.stdin.isatty():
+        return
+    print(f"firesteel: the page stays at {url} until you press a key.", file=sys.stderr, flush=True)
+    with suppress(KeyboardInterrupt, EOFError, OSError):
+        typer.getchar()

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.compile.adaptive.one_step import InOneStep
+from firesteel.errors import OutputExistsError
+from firesteel.model.external import External
 from firesteel.model.job_graph import JobGraph
 
 
@@ -34,8 +36,13 @@ class CompiledJob:
     """Data sets that go forward though nobody asked for it, so that ranges of keys, and a sort's order, stay whole."""
     places: dict[int, str] = field(default_factory=dict)
     """Vertex to the user's lines that made its steps, in words, for messages."""
+    external: External = field(default_factory=External)
+    """The data sets outside of the job that it reads and writes."""
     in_one_step: dict[int, InOneStep] = field(default_factory=dict)
     """Vertex with a first step before it (``JobVertex.first_step``) to what it does where it does the work of both."""
+
+    taken: list[OutputExistsError] = field(default_factory=list[OutputExistsError])
+    """Outputs that exist already: such a job must not run, but may have done so."""
 
     def copy(self) -> CompiledJob:
         """One whose graph can change while the job runs; vertices and data sets are shared until they are replaced."""

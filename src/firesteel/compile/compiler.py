@@ -29,6 +29,7 @@ from firesteel.compile.exchanges import (
     unasked_ship,
 )
 from firesteel.compile.fingerprint import step_identity
+from firesteel.compile.lineage.external import external
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down
@@ -45,7 +46,8 @@ from firesteel.compile.stream_graph import (
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
 from firesteel.compile.vertices import Divisibility, Vertex, divisibility, fuse, settings
 from firesteel.connectors.base import Split, infer_parallelism
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, OutputExistsError, UsageError
+from firesteel.model.external import External
 from firesteel.model.job_graph import (
     PARALLELISM_DEFAULT,
     IntermediateDataSet,
@@ -57,16 +59,22 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import SlotSharingGroup
-from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
+from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, LINEAGE, MAX_PARALLELISM, Options
 from firesteel.options.checks import check_options
 from firesteel.task.operators.aggregation.distinct_counts import CountValues
 from firesteel.task.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 
 
 def compile_job(
-    ends: Sequence[StreamNode], options: Options, name: str, groups: Mapping[str, SlotSharingGroup] | None = None
+    ends: Sequence[StreamNode],
+    options: Options,
+    name: str,
+    groups: Mapping[str, SlotSharingGroup] | None = None,
+    *,
+    may_be_there: bool = False,
 ) -> CompiledJob:
-    """The job that fills these sinks and collects. ``groups``: slot sharing groups that were registered, by name.
+    """The job that fills these sinks and collects. ``groups``: slot sharing groups that were registered, by name. ``may_be_there``: outputs
+    that exist already are noted (``CompiledJob.taken``), for the job may have made them.
 
     Raises UsageError for whatever is wrong, naming the step and its place.
     """
@@ -90,7 +98,11 @@ def compile_job(
     with_resources = {name: sharing.groups[name] for name in used if name in sharing.groups}
     pipelined = is_pipelined(options, with_resources.values())
     check_options(options, pipelined)
-    return _Builder(vertices, vertex_of, with_resources, options, pipelined).build(name)
+    job = _Builder(vertices, vertex_of, with_resources, options, pipelined).build(name)
+    if job.taken and not may_be_there:
+        raise job.taken[0]
+    job.external = _external(vertices, nodes if options[LINEAGE] else None)
+    return job
 
 
 @dataclass(slots=True, eq=False)
@@ -219,7 +231,10 @@ class _Builder:
         job_vertex.step = self._identity(vertex, number, job_vertex.program)
         if sinks:
             for step in sinks:
-                _at(step, _sink_of(step).check, step.schema)
+                try:
+                    _at(step, _sink_of(step).check, step.schema)
+                except OutputExistsError as error:
+                    job.taken.append(error)
             job.sinks[number] = [_sink_of(step) for step in sinks]
         job.places[number] = ", ".join(dict.fromkeys(s.node.place for s in vertex.steps if s.node.place))
         return job_vertex
@@ -277,6 +292,15 @@ class _Builder:
                 np.zeros(count, dtype=np.int64), fixed_parallelism=count, deterministic=settled.deterministic
             )
         return None
+
+
+def _external(vertices: Sequence[Vertex], nodes: Sequence[StreamNode] | None) -> External:
+    """All that the job reads and writes. ``nodes``: its steps, where the origins of columns are wanted."""
+    firsts = [(vertex.first.node, vertex.first.work, number) for number, vertex in enumerate(vertices)]
+    sources = [(node, work.source, number) for node, work, number in firsts if isinstance(work, SourceStep)]
+    ends = [(end, number) for number, vertex in enumerate(vertices) for end in vertex.ends]
+    sinks = [(end.node, _sink_of(end), number) for end, number in ends if isinstance(end.work, SinkStep)]
+    return external(sources, sinks, nodes)
 
 
 def vertex_name(vertex: Vertex) -> str:
@@ -353,4 +377,5 @@ def located(error: UsageError, node: StreamNode) -> UsageError:
     text = str(node)
     if text in error.message:
         return error
-    return UsageError(f"{error.message.rstrip('.')} ({text}).", hint=error.hint)
+    kind = OutputExistsError if isinstance(error, OutputExistsError) else UsageError
+    return kind(f"{error.message.rstrip('.')} ({text}).", hint=error.hint)

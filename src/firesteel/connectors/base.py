@@ -41,13 +41,15 @@ class Split:
 class Source(Protocol):
     """Something to read. Picklable; ``read`` must give the same rows whenever it is called with the same split.
 
-    Optional methods, looked up by :func:`infer_parallelism` and :func:`push_down`:
+    Optional methods:
 
     * ``infer_parallelism(upper_bound: int, data_volume: int) -> int | None``: how many subtasks should read it.
       ``upper_bound`` is the most there may be, ``data_volume`` the plain bytes one subtask should process.
       None: let Firesteel decide from the splits.
     * ``fingerprint() -> bytes | None``: other bytes whenever its splits would give other rows, also in another process; asked on the driver
       after ``list_splits``. None, or no such method: nobody takes its rows of another run for those of this one.
+    * ``datasets() -> Sequence[tuple[str, str]]``: the namespaces and names under which lineage (OpenLineage) knows what it reads, asked on the
+      driver: ``[("postgres://host:5432", "db.schema.table")]``.
     * ``push_down(columns: list[str] | None, filter: pc.Expression | None) -> Source``: a source of the same rows with
       only these columns, in this order (None: all), and only the rows for which ``filter`` is true. The filter is
       applied before the columns are chosen, so it may name others, and must be applied *exactly*.
@@ -85,6 +87,9 @@ class Sink(Protocol):
 
     Optional, for jobs with several sinks, which are published together: ``hold()`` before ``commit``, and after it either
     ``rollback()``, which takes back what was published, or ``release()``. A sink without them is published last.
+
+    Optional: ``datasets()`` after ``check``, as a source has it: what it writes. ``writes_all_rows``: False where not every row that it is given is
+    written, so that lineage tells no number of rows.
 
     Optional, for jobs that outlive their driver, on the driver, both or none:
 

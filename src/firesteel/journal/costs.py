@@ -91,7 +91,8 @@ def _newest(options: Options, job_name: str, own: Path | None) -> list[Path]:
 def _measured(path: Path, job_name: str) -> Iterator[tuple[str, MeasuredStep]]:
     """Yields the steps of one journal whose vertices had all finished, by identity."""
     with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        head, tail, _ = ends_of(path)
+        with path.open("rb") as file:
+            head, tail, _ = ends_of(file)
         planned = _planned.decode(head)
         if planned.job_name == job_name:
             steps = {vertex.id: vertex.step for vertex in planned.vertices if vertex.step}

@@ -48,7 +48,7 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-FORMAT = (2, 4)
+FORMAT = (2, 5)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11
@@ -194,28 +194,58 @@ def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
     record.
     """
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        written = Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
-    records: list[AnyJournalRecord] = []
-    is_newer = _is_newer(lines[0], path)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    reader = Reader(path)
+    return [*reader.feed(written), *reader.end()]
+
+
+class Reader:
+    """Records of a journal out of its bytes, as they come; ``path`` is for what it complains of.
+
+    Raises UsageError for a newer format, and for a line that is not a journal record.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+        self._rest = b""
+        self._number = 0
+        self._is_newer = False
+
+    def feed(self, written: bytes) -> list[AnyJournalRecord]:
+        """Of the lines that end in these bytes, which follow those before."""
+        *lines, self._rest = (self._rest + written).split(b"\n")
+        return [record for line in lines if (record := self._record(line)) is not None]
+
+    def end(self) -> list[AnyJournalRecord]:
+        """Of a last line without an end, if it is whole; its writer may have been killed, or not have finished it yet."""
         try:
-            record = _decoder.decode(line)
+            record = None if not self._rest.strip() else self._decoded(self._rest)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            if number == len(lines):  # the writer was killed, or has not finished this line yet
-                break
-            if is_newer and _kind_of(line) not in _KINDS:
-                continue
+            return []
+        return [] if record is None else [record]
+
+    def _record(self, line: bytes) -> AnyJournalRecord | None:
+        self._number += 1
+        if not line.strip():
+            return None
+        try:
+            return self._decoded(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            if self._is_newer and _kind_of(line) not in _KINDS:
+                return None
             raise UsageError(
-                f"Line {number} of '{path}' is not a journal record.",
+                f"Line {self._number} of '{self._path}' is not a journal record.",
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
-        if not isinstance(record, JournalHeader):
-            records.append(_in_todays_words(record))
-    return records
+
+    def _decoded(self, line: bytes) -> AnyJournalRecord | None:
+        """None for a header."""
+        if self._number <= 1:
+            self._is_newer = _is_newer(line, self._path)
+        record = _decoder.decode(line)
+        return None if isinstance(record, JournalHeader) else _in_todays_words(record)
 
 
 def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:

@@ -6,11 +6,11 @@ Kept light (no numpy, no scheduler): it is what ``firesteel history`` and comple
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -57,12 +57,20 @@ class Listed:
     """Times that executions failed; None also where the journal is too long to be read for it."""
     cause: str = ""
     """The reason for which it failed, was cancelled, or is damaged."""
+    after: str = ""
+    """The job that it goes on from, keeping what had finished."""
+    uses: tuple[str, ...] = ()
+    """The jobs whose results it uses."""
 
 
 class _Planned(msgspec.Struct, tag="JobPlanned"):
     job_id: str
     job_name: str
     vertices: list[dict[str, Any]]
+    at: float = 0.0
+    """On the clock of the job that it goes on from, or whose results it uses, if there is one: how far that had come."""
+    after: str = ""
+    uses: tuple[str, ...] = ()
 
 
 class _StreamPlanned(msgspec.Struct, tag="StreamPlanned"):
@@ -126,31 +134,46 @@ def listed(paths: Iterable[Path]) -> Iterator[Listed]:
 
 def began_at(path: Path) -> float:
     """Seconds since 1970: from the file's name, else when it was last written; 0: it is gone."""
-    try:
-        return time.mktime(time.strptime(path.name[:15], "%Y%m%d-%H%M%S"))
-    except (ValueError, OverflowError):
+    named = began_in_name(path.name)
+    if named is None:
         with suppress(OSError):
             return path.stat().st_mtime
-    return 0.0
+    return named or 0.0
+
+
+def began_in_name(name: str) -> float | None:
+    """Seconds since 1970, as the name of a journal's file says."""
+    try:
+        return time.mktime(time.strptime(name[:15], "%Y%m%d-%H%M%S"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _read(path: Path, began: float) -> Listed:
+    try:
+        with path.open("rb") as file:
+            return listed_of(file, path, began, lambda: is_held(path))
+    except OSError as error:
+        return damaged(path, began, error.strerror or str(error))
+
+
+def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bool | None]) -> Listed:
+    """Of a journal that is open; ``path`` is for its id and for who shows it. ``is_held``: as of ``locks``, asked where it does not
+    say that it ended. Never raises."""
     head = b""
     try:
-        head, tail, whole = ends_of(path)
+        head, tail, whole = ends_of(file)
         planned = _head.decode(head)
     except OSError as error:
-        return _damaged(path, began, error.strerror or str(error))
+        return damaged(path, began, error.strerror or str(error))
     except _ANY:
-        return _damaged(path, began, "its first line is not that of a journal" if head else "it is empty")
+        return damaged(path, began, "its first line is not that of a journal" if head else "it is empty")
     ends, numbers, last = _folded(tail)
     kind, job_id, name = _title(planned)
     status = _WORDS.get(ends.status) if ends is not None else None
-    seconds = last
-    if isinstance(planned, _StreamPlanned) and last is not None:
-        seconds = max(0.0, last - planned.at)
+    seconds = None if last is None else max(0.0, last - _zero(planned))
     if status is None:
-        held = is_held(path)
+        held = is_held()
         status = UNFINISHED if held is None else RUNNING if held else BROKEN_OFF
         seconds = max(0.0, time.time() - began) if held else seconds
     cause = ends.cause if ends is not None and status in ("failed", "cancelled") else ""
@@ -161,7 +184,7 @@ def _read(path: Path, began: float) -> Listed:
     try:
         return _with_numbers(found, planned, numbers, failures)
     except (ValueError, TypeError):  # JSON of the right form that is not a job's
-        return _damaged(path, began, "its plan is not that of a job")
+        return damaged(path, began, "its plan is not that of a job")
 
 
 def _title(planned: _Head) -> tuple[str, str, str]:
@@ -173,6 +196,17 @@ def _title(planned: _Head) -> tuple[str, str, str]:
             return "stream", planned.stream_id, planned.name
         case _ScriptPlanned():
             return "script", planned.script_id, planned.name
+
+
+def _zero(planned: _Head) -> float:
+    """The clock's time as it began: of a stream, and of a job that goes on where another one was, or uses what that has left."""
+    match planned:
+        case _StreamPlanned():
+            return planned.at
+        case _Planned() if planned.after or planned.uses:
+            return planned.at
+        case _:
+            return 0.0
 
 
 def _failed(line: bytes) -> int:
@@ -197,6 +231,8 @@ def _with_numbers(found: Listed, planned: _Planned, numbers: _Numbers, failures:
         rows_out=_sum(told, ends, "numRecordsOut"),
         restarts=int(numbers.job["numRestarts"]) if "numRestarts" in numbers.job else None,
         failures=failures,
+        after=planned.after,
+        uses=planned.uses,
     )
 
 
@@ -205,23 +241,46 @@ def _sum(told: dict[int, dict[str, float]], chosen: Iterable[int], name: str) ->
     return sum(found) if found else None
 
 
-def ends_of(path: Path) -> tuple[bytes, bytes, bool]:
+class Readable(Protocol):
+    """A file to read in, here or on an object store."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> Any: ...
+    def tell(self) -> int: ...
+
+
+def ends_of(file: Readable) -> tuple[bytes, bytes, bool]:
     """(first line after the header, last lines, whether these are all there are). Raises OSError."""
-    with path.open("rb") as file:
-        header = file.readline(HEAD_BYTES)
-        start = len(header) if header.startswith(b'{"type":"JournalHeader"') else 0
+    file.seek(0, 2)
+    size = file.tell()
+    file.seek(0)
+    written = file.read(HEAD_BYTES)
+    start = 0
+    if written.startswith(b'{"type":"JournalHeader"'):
+        start = written.find(b"\n") + 1
+    head = written[start:]
+    if size > len(written) and b"\n" not in head:
         file.seek(start)
-        head = file.read(HEAD_BYTES)
-        size = file.seek(0, 2) - start
-        line, newline, rest = head.partition(b"\n")
-        if not newline and size > HEAD_BYTES:
-            file.seek(start)
-            line = file.readline(LONGEST_LINE).rstrip(b"\n")
-        if size <= HEAD_BYTES:
-            return line, rest, True
-        begin = max(len(line) + 1, size - TAIL_BYTES)
-        file.seek(start + begin)
-        return line, file.read(), begin == len(line) + 1
+        head = _first_line(file)
+    line, _, rest = head.partition(b"\n")
+    if size <= len(written):
+        return line, rest, True
+    first = start + len(line) + 1
+    begin = max(first, size - TAIL_BYTES)
+    file.seek(begin)
+    return line, file.read(), begin == first
+
+
+def _first_line(file: Readable) -> bytes:
+    """From here to the line's end, or to where nobody would want it whole."""
+    parts: list[bytes] = []
+    length = 0
+    while length < LONGEST_LINE and (part := file.read(1 << 20)):
+        parts.append(part)
+        length += len(part)
+        if b"\n" in part:
+            break
+    return b"".join(parts)
 
 
 def _folded(tail: bytes) -> tuple[_End | None, _Numbers, float | None]:
@@ -245,5 +304,6 @@ def _folded(tail: bytes) -> tuple[_End | None, _Numbers, float | None]:
     return end, numbers, last
 
 
-def _damaged(path: Path, began: float, why: str) -> Listed:
+def damaged(path: Path, began: float, why: str) -> Listed:
+    """Of a journal that cannot be read."""
     return Listed(path, "job", id_of(path), path.name, DAMAGED, began, cause=why)

@@ -6,6 +6,9 @@ vertex become one record with a time for each subtask. Nothing is moved past ano
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,88 +19,80 @@ from firesteel.scheduler.kernel.records import JournalRecord, OutputGone, StateC
 _GATHERED = frozenset({"SCHEDULED", "DEPLOYING", "RUNNING", "FINISHED"})
 _DIGITS = 4
 """Of a second, in columns of times."""
-_LOOKED_AT = 64
-"""Records that one may be put before: looking through more would cost more than it saves."""
 _COLUMNS = ("deployed", "running", "tokens", "peaks", "mirrors")
 _TIMES = ("times", "deployed", "running")
 
-
-class _Gathered:
-    """Records of one kind that go into one line."""
-
-    def __init__(self, kind: tuple[Any, ...], record: StateChange | OutputGone) -> None:
-        self.kind = kind
-        self.records = [record]
-        self.subtasks = set(record.subtasks)
+Changes = list[StateChange | OutputGone]
+Kind = tuple[Any, ...]
 
 
 class Pending:
     """Records that were not written yet, in order."""
 
     def __init__(self) -> None:
-        self._entries: list[_Gathered | JournalRecord] = []
-        self._latest: dict[tuple[Any, ...], int] = {}
+        self._entries: list[Changes | JournalRecord] = []
+        """Changes of one list go into one line."""
+        self._latest: dict[Kind, int] = {}
+        self._spoken: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """Vertex and subtask to the place of the last entry that speaks of it."""
         self.count = 0
         """Records, and subtasks in them."""
 
     def add(self, record: JournalRecord) -> None:
         self.count += 1
-        kind = _kind(record)
-        if kind is None or not isinstance(record, StateChange | OutputGone):
+        if isinstance(record, StateChange):
+            self._gather(record, _kind_of_change(record))
+        elif isinstance(record, OutputGone):
+            self._gather(record, (record.vertex, "gone", record.dataset, record.reason))
+        else:
             self._entries.append(record)
-            return
-        self.count += len(record.subtasks)
-        place = self._latest.get(kind)
-        if place is not None and self._is_free(place, record):
-            entry = self._entries[place]
-            assert isinstance(entry, _Gathered)
-            entry.records.append(record)
-            entry.subtasks.update(record.subtasks)
-            return
-        self._latest[kind] = len(self._entries)
-        self._entries.append(_Gathered(kind, record))
 
-    def _is_free(self, place: int, record: StateChange | OutputGone) -> bool:
-        """Does nothing from there on speak of one of these subtasks?"""
-        if len(self._entries) - place > _LOOKED_AT:
-            return False
-        for entry in self._entries[place:]:
-            if isinstance(entry, _Gathered):
-                if entry.records[0].vertex == record.vertex and not entry.subtasks.isdisjoint(record.subtasks):
-                    return False
-            elif isinstance(entry, StateChange | OutputGone) and entry.vertex == record.vertex:
-                return False
-        return True
+    def _gather(self, record: StateChange | OutputGone, kind: Kind | None) -> None:
+        self.count += len(record.subtasks)
+        place, spoken = self._latest.get(kind) if kind else None, self._spoken[record.vertex]
+        entry = None if place is None else self._entries[place]
+        if place is None or not isinstance(entry, list) or _are_past(spoken, record.subtasks, place):
+            place, entry = len(self._entries), list[StateChange | OutputGone]()
+            self._entries.append(entry)
+            if kind:
+                self._latest[kind] = place
+        entry.append(record)
+        for subtask in record.subtasks:
+            spoken[subtask] = place
 
     def take(self) -> list[JournalRecord]:
         """All of it, put together; nothing is left."""
-        taken = [_merged(entry.records) if isinstance(entry, _Gathered) else entry for entry in self._entries]
+        taken = [_merged(entry) if isinstance(entry, list) else entry for entry in self._entries]
         self._entries, self._latest, self.count = [], {}, 0
+        self._spoken.clear()
         return [_rounded(record) if isinstance(record, StateChange) else record for record in taken]
 
 
-def _kind(record: JournalRecord) -> tuple[Any, ...] | None:
-    """Records of one kind may be put together; None: of no kind."""
-    if isinstance(record, StateChange) and record.state in _GATHERED and not record.cause:
-        present = tuple(bool(getattr(record, column)) for column in _COLUMNS)
-        return (record.vertex, record.state, record.beside, bool(record.nodes), *present)
-    if isinstance(record, OutputGone):
-        return (record.vertex, "gone", record.dataset, record.reason)
-    return None
+def _are_past(spoken: dict[int, int], subtasks: list[int], place: int) -> bool:
+    """Something from there on speaks of one of these subtasks."""
+    for subtask in subtasks:  # noqa: SIM110 - most have one, and any() takes twice as long
+        if spoken.get(subtask, -1) >= place:
+            return True
+    return False
 
 
-def _merged(records: list[StateChange | OutputGone]) -> StateChange | OutputGone:
+def _kind_of_change(record: StateChange) -> Kind | None:
+    """Records of one kind may be put together: they have the same columns. None: of no kind."""
+    if record.cause or record.state not in _GATHERED:
+        return None
+    columns = (not record.deployed, not record.running, not record.tokens, not record.peaks, not record.mirrors)
+    return (record.vertex, record.state, record.beside, not record.nodes, *columns)
+
+
+def _merged(records: Changes) -> StateChange | OutputGone:
     first, last = records[0], records[-1]
     if len(records) == 1:
         return first
-    joined: dict[str, Any] = {
-        name: [value for record in records for value in getattr(record, name)] for name in ("subtasks", "attempts")
-    }
+    joined: dict[str, Any] = {"subtasks": _joined(records, "subtasks"), "attempts": _joined(records, "attempts")}
     if isinstance(first, OutputGone):
-        joined["tokens"] = [token for record in records for token in record.tokens]
-        return msgspec.structs.replace(first, at=last.at, **joined)
+        return msgspec.structs.replace(first, at=last.at, tokens=_joined(records, "tokens"), **joined)
     changes = [record for record in records if isinstance(record, StateChange)]
-    joined |= {name: [value for record in changes for value in getattr(record, name)] for name in _COLUMNS}
+    joined |= {name: _joined(records, name) for name in _COLUMNS if getattr(first, name)}
     joined["times"] = [t for r in changes for t in (r.times or [r.at] * len(r.subtasks))]
     if first.nodes:
         places: dict[str, int] = {}
@@ -106,6 +101,10 @@ def _merged(records: list[StateChange | OutputGone]) -> StateChange | OutputGone
         ]
         joined["hosts"] = list(places)
     return msgspec.structs.replace(first, at=max(r.at for r in changes), **joined)
+
+
+def _joined(records: Changes, column: str) -> list[Any]:
+    return [*chain.from_iterable(map(attrgetter(column), records))]
 
 
 def _rounded(record: StateChange) -> StateChange:

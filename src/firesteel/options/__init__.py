@@ -3,12 +3,13 @@
 Keys of the seed designs are kept word for word; today's Flink keys are aliases; what only Firesteel has is under
 ``firesteel.``. A short name (the last part of a key) is understood wherever it is unambiguous.
 
-Begin with ``jobs`` for the options themselves (other topics: ``recovery``, ``resources``, ``restart``, ``speculation``, ``streams``) and with
+Begin with ``jobs`` for the options themselves (other topics: ``monitoring``, ``recovery``, ``resources``, ``restart``, ``speculation``, ``streams``, ``ui``) and with
 ``registry`` for how they are kept and given values. ``layers`` and ``files`` are where values come from beside the program.
 Imports ``errors`` alone.
 """
 
 from firesteel.options.jobs import *  # noqa: F403 - the list, by topic
+from firesteel.options.monitoring import *  # noqa: F403
 from firesteel.options.recovery import *  # noqa: F403
 from firesteel.options.registry import Layer as Layer
 from firesteel.options.registry import Options as Options
@@ -21,3 +22,4 @@ from firesteel.options.resources import *  # noqa: F403
 from firesteel.options.restart import *  # noqa: F403
 from firesteel.options.speculation import *  # noqa: F403
 from firesteel.options.streams import *  # noqa: F403
+from firesteel.options.ui import *  # noqa: F403

@@ -112,7 +112,7 @@ LEAST_VOLUME_PER_SLOT = _register(
         "firesteel.decider.least-volume-per-slot",
         parse_size,
         4 * MIB,
-        "Where the volume per task asks for fewer subtasks than the cluster has slots, or leaves a last wave that does not fill them, a step cut by-bytes gets more, as long as each has this many bytes to read, 16 KiB more for each producer of an exchange by key, and no fewer than the broadcasts that it reads once more. 0: never.",
+        "Where the volume per task asks for fewer subtasks than the cluster has slots, or leaves a last wave that does not fill them, a step cut by-bytes, or a source, gets more, as long as each has this many bytes to read, 16 KiB more for each producer of an exchange by key, and no fewer than the broadcasts that it reads once more; of several waves the later ones get smaller subtasks where that ends sooner. 0: never.",
         check=at_least(0),
     )
 )
@@ -263,6 +263,23 @@ OFFLOAD_THRESHOLD = _register(
         8 * MIB,
         "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
         check=at_least(1, "1 byte"),
+    )
+)
+STANDING_TASKS = _register(
+    Option(
+        "firesteel.standing-tasks",
+        parse_bool,
+        True,
+        "Run small subtasks one after another in Spark tasks that stay for a moment (standing tasks), in the place of a Spark job for each step and a Spark task for each subtask. On local masters only; not in jobs with speculative execution, nor in slot sharing groups with resources.",
+    )
+)
+STANDING_TASKS_MAX_INPUT = _register(
+    Option(
+        "firesteel.standing-tasks.max-input",
+        parse_size,
+        4 * MIB,
+        "A step runs in standing tasks if none of its subtasks reads more plain bytes than this.",
+        check=at_least(0),
     )
 )
 BLOB_CACHE_BYTES = _register(

@@ -88,3 +88,12 @@ MEMORY_WATCH = _register(
         "Stop a subtask whose Python worker holds more memory than its slot was given, and tell which step it was. Resident memory counts, that of child processes and of mapped files too, not address space. false: memory is only what slots are counted by, and peaks are still measured.",
     )
 )
+EXTERNAL_IDLE_TIMEOUT = _register(
+    Option(
+        "firesteel.external-resources.idle-timeout",
+        parse_seconds,
+        60.0,
+        "Time that the process which ran a subtask with external resources (a GPU) is kept for the next one with the same addresses, with all that it has loaded. It ends sooner where another one takes the address. 0: it ends at once.",
+        check=at_least(0),
+    )
+)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firesteel.recovery.frames import MAGIC, DamagedLogError, ReadLog, read
-from firesteel.recovery.log import FencedError
+from firesteel.recovery.log import FencedError, LogFile
+from firesteel.recovery.objects import SEGMENTS, ObjectPath, SegmentLog, read_segments
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan
 
 _NAME = re.compile(r"e(\d+)\.fsl")
@@ -21,8 +22,17 @@ def file_name(epoch: int) -> str:
     return f"e{epoch:04}.fsl"
 
 
+def open_log(directory: Path | ObjectPath, epoch: int, read_until: Mapping[str, int]) -> LogFile:
+    """The part of the log that the driver of this epoch writes. ``read_until``: what it has read of earlier ones'. Raises FencedError, OSError."""
+    if isinstance(directory, ObjectPath):
+        return SegmentLog(directory, read_until.get(SEGMENTS, 0))
+    return FileLog(directory, epoch)
+
+
 class FileLog:
     """A new file in the log's directory, inside the job's. ``append`` is write and fdatasync."""
+
+    is_dear = False
 
     def __init__(self, directory: Path, epoch: int) -> None:
         """Makes the directory of the log, never the job's. Raises FileNotFoundError where that is another driver's by now, FileExistsError for
@@ -47,7 +57,7 @@ class FileLog:
     def append(self, data: bytes) -> None:
         _write(self._fd, data)
         os.fdatasync(self._fd)
-        self._check_fence()
+        self.verify()
 
     def close(self) -> None:
         os.close(self._fd)
@@ -55,7 +65,7 @@ class FileLog:
     def remove(self) -> None:
         shutil.rmtree(self._directory)
 
-    def _check_fence(self) -> None:
+    def verify(self) -> None:
         """A driver that takes over renames the directory first: what is written to the open file later, it has not read."""
         try:
             there = self._path.stat()
@@ -76,8 +86,12 @@ class LogContents:
     epoch: int
 
 
-def read_log(directory: Path) -> LogContents:
+def read_log(directory: Path | ObjectPath) -> LogContents:
     """Reads all drivers' parts, each as far as the driver after it had read it. Raises DamagedLogError, OSError."""
+    if isinstance(directory, ObjectPath):
+        entries, read_objects = read_segments(directory)
+        epochs = [entry[0].epoch for entry in entries if isinstance(entry[0], DriverBegan)]
+        return LogContents(entries, {SEGMENTS: read_objects}, max(epochs, default=0))
     epochs = sorted(int(match[1]) for entry in directory.iterdir() if (match := _NAME.fullmatch(entry.name)))
     parts: list[ReadLog] = []
     counts: dict[str, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,9 @@ ALIVE_SECONDS = 5.0
 """The log grows at least so often while its driver lives."""
 GROUP_BYTES = 8 << 20
 """A group of so many bytes is written at once."""
+MOST_REST_SECONDS = 0.25
+"""So long is waited at most before the next group, if groups are dear and small ones come one after another."""
+_SMALL_BYTES = 64 << 10
 
 _log = logging.getLogger("firesteel.recovery")
 
@@ -31,10 +35,15 @@ class FencedError(FiresteelError):
 
 class LogFile(Protocol):
     """The log's place on storage. ``append``: durable when it returns; raises OSError, or FencedError when another driver has taken over.
-    ``put``: an object beside it, durable too. ``remove``: the whole log goes, so that nobody resumes from it; raises OSError."""
+    ``put``: an object beside it, durable too. ``remove``: the whole log goes, so that nobody resumes from it; raises OSError, FencedError.
+    ``verify``: raises FencedError where another driver has taken over, or had, and has removed the log; OSError.
+    ``is_dear``: each group costs money, and more time than a disk takes."""
 
+    @property
+    def is_dear(self) -> bool: ...
     def put(self, name: str, data: bytes) -> None: ...
     def append(self, data: bytes) -> None: ...
+    def verify(self) -> None: ...
     def close(self) -> None: ...
     def remove(self) -> None: ...
 
@@ -73,6 +82,7 @@ class Writer:
         self._awaited = False
         """Somebody waits for an entry that is not written yet."""
         self._closing = False
+        self._rest, self._rest_until = 0.0, 0.0
         self._broken = ""
         self._lost: LogLost | None = None
         self._thread = threading.Thread(target=self._work, name="firesteel-log", daemon=True)
@@ -129,7 +139,7 @@ class Writer:
             self._give_up(LogLost(error.message, fenced=True))
         except Exception as error:
             _log.debug("the log was given up", exc_info=error)
-            self._give_up(LogLost(f"{type(error).__name__}: {error}", is_void=self._is_removed()))
+            self._give_up(self._lost_by(f"{type(error).__name__}: {error}"))
 
     def _next_group(self) -> list[bytes] | None:
         """Waits for something to write; None: it is closed, and all is written."""
@@ -143,20 +153,36 @@ class Writer:
                 return None
             else:
                 self._changed.wait_for(lambda: self._awaited or self._closing or self._is_full, PAUSE_SECONDS)
+                self._changed.wait_for(lambda: self._closing or self._is_full, self._left_of_rest())
+            self._rests_after(self._gathered)
             group, self._entries = self._entries, []
             self._gathered, self._awaited = 0, False
             return group
+
+    def _left_of_rest(self) -> float:
+        return max(0.0, self._rest_until - time.monotonic())
+
+    def _rests_after(self, gathered: int) -> None:
+        """Grows from group to group, as long as small ones come without a break."""
+        if not self._file.is_dear:
+            return
+        now = time.monotonic()
+        steady = gathered < _SMALL_BYTES and now - self._rest_until < MOST_REST_SECONDS
+        self._rest = min(MOST_REST_SECONDS, 2 * self._rest + 0.005) if steady else 0.0
+        self._rest_until = now + self._rest
 
     @property
     def _is_full(self) -> bool:
         return self._gathered >= GROUP_BYTES
 
-    def _is_removed(self) -> bool:
+    def _lost_by(self, reason: str) -> LogLost:
         try:
             self._file.remove()
+        except FencedError as fenced:
+            return LogLost(fenced.message, fenced=True)
         except OSError:
-            return False
-        return True
+            return LogLost(reason)
+        return LogLost(reason, is_void=True)
 
     def _give_up(self, lost: LogLost) -> None:
         with self._changed:

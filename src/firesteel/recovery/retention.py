@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from pathlib import PurePosixPath
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -12,17 +14,56 @@ import pyarrow.fs as pafs
 from firesteel.recovery.places import LOG
 
 RETAIN = "retain"
-"""The entry of an owner's mark: so many seconds after the last change of the job's log. Missing: nothing is kept."""
+"""The entry of an owner's mark: so many seconds after the last change of the job's log, or the last use of the results. Missing: nothing is kept."""
+
+FINISHED = "finished"
+"""The entry of a mark by which a job that has finished leaves its results to other jobs."""
+LINES = "lines"
+"""The entry of a mark by which its results are found: digests of what its vertices and all before them do, as text."""
+ORIGINS = "origins"
+"""The entry of a mark by which it is known whose tokens its results have: the base of a driver's tokens to the job that drew it."""
+BYTES = "bytes"
+"""The entry of a finished job's mark: the size of its results, those included that it shares with others."""
 
 
-def is_kept(fs: Any, directory: str, mark: Mapping[str, Any]) -> bool:
-    """Returns whether the results in ``directory`` are kept for a resume. ``mark``: their owner's. Raises OSError."""
+def is_kept(fs: Any, directory: str, mark: Mapping[str, Any], now: Callable[[], float] | None = None) -> bool:
+    """Returns whether the results in ``directory`` are kept. ``mark``: their owner's; ``now``: ``storage_clock``, where it is asked more than once.
+    Raises OSError."""
+    left = kept_seconds(fs, directory, mark, now)
+    return left is not None and left > 0
+
+
+def kept_seconds(
+    fs: Any, directory: str, mark: Mapping[str, Any], now: Callable[[], float] | None = None
+) -> float | None:
+    """Returns for how many seconds from now on the results are kept, negative where that time is over; None: they are not kept. Raises
+    OSError."""
     retain = mark.get(RETAIN)
     if not isinstance(retain, int | float) or retain <= 0:
-        return False
-    parts = fs.get_file_info(pafs.FileSelector(f"{directory}/{LOG}", allow_not_found=True))
-    written = [info.mtime.timestamp() for info in parts if info.mtime is not None]
-    return bool(written) and _storage_time(fs, str(PurePosixPath(directory).parent)) < max(written) + retain
+        return None
+    written = _written(fs, f"{directory}/{LOG}")
+    if not written:
+        return None
+    now = now or storage_clock(fs, str(PurePosixPath(directory).parent))
+    return max(written) + retain - now()
+
+
+def _written(fs: Any, log: str) -> list[float]:
+    """When each part of the log was written last."""
+    if isinstance(fs, pafs.LocalFileSystem):  # several times as fast: there may be a thousand jobs
+        written: list[float] = []
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for part in Path(log).iterdir():
+                with suppress(FileNotFoundError):
+                    written.append(part.stat().st_mtime)
+        return written
+    parts = fs.get_file_info(pafs.FileSelector(log, allow_not_found=True))
+    return [info.mtime.timestamp() for info in parts if info.mtime is not None]
+
+
+def storage_clock(fs: Any, directory: str) -> Callable[[], float]:
+    """Gives the time by the clock of the storage, as it was when it was asked first; that raises OSError."""
+    return cache(lambda: _storage_time(fs, directory))
 
 
 def _storage_time(fs: Any, directory: str) -> float:

@@ -1,16 +1,17 @@
 """Taking a job over from a driver that died: one rename of its directory, which is lock and fence at once.
 
 Of several drivers that try, the rename succeeds for one. Whatever the old driver still does by the directory's old name finds nothing,
-and what it writes to its open log lies behind what the new driver has read. Needs a file system whose rename is atomic.
+and what it writes to its open log lies behind what the new driver has read. Needs a file system whose rename is atomic. On an object store
+it is one put in the place of the rename (``objects``); there an old driver can still do what it was about to do when it froze.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,15 @@ from firesteel.errors import UsageError
 from firesteel.recovery.files import LogContents, read_log
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
-from firesteel.recovery.places import LOG, MARK, directory_name, job_and_epoch
-from firesteel.results.storage.owner import is_dead
-from firesteel.scheduler.recovery.records import DriverBegan, LogHeader
+from firesteel.recovery.objects import SEGMENTS, ObjectPath, claim
+from firesteel.recovery.places import LOG, MARK, RUN, directory_name, job_and_epoch
+from firesteel.recovery.retention import FINISHED, ORIGINS
+from firesteel.recovery.uses import USED
+from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
+from firesteel.scheduler.recovery.records import DriverBegan, Ended, LogHeader
 
+NO_BASE = 0
+"""Of a driver that has only taken over yet."""
 WATCH_SECONDS = 3 * ALIVE_SECONDS
 """A driver whose log did not grow for so long is dead, frozen or parted from the storage."""
 _POLL_SECONDS = 0.25
@@ -33,20 +39,46 @@ class FoundJob:
 
     job_id: str
     epoch: int
-    directory: Path
+    directory: Path | ObjectPath
     log: LogContents
     header: LogHeader
     """The last one."""
+    told_origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By its owner's mark (``retention.ORIGINS``)."""
+
+    @property
+    def label(self) -> str:
+        """Names it in messages: the job, or the run of a script."""
+        if self.job_id.startswith(RUN):
+            return f"The run of {self.header.script}"
+        return f"Job {self.job_id} ('{self.header.job_name}')"
 
     @property
     def token_bases(self) -> set[int]:
         """Of all its drivers."""
-        return {entry[0].nonce for entry in self.log.entries if isinstance(entry[0], DriverBegan)}
+        return {entry[0].nonce for entry in self.log.entries if isinstance(entry[0], DriverBegan)} - {NO_BASE}
 
     @property
     def began(self) -> float:
         """When its first driver began, in seconds since 1970."""
         return min(entry[0].wall for entry in self.log.entries if isinstance(entry[0], DriverBegan))
+
+    @property
+    def ended(self) -> Ended | None:
+        """The word of its last driver that it has not finished; None: it was cut off."""
+        last = [record for entry in self.log.entries for record in entry if isinstance(record, DriverBegan | Ended)][-1]
+        return last if isinstance(last, Ended) else None
+
+    @property
+    def has_finished(self) -> bool:
+        """Its results are kept for other jobs, and there is nothing to go on with."""
+        return self.ended is not None and self.ended.status == "FINISHED"
+
+    @property
+    def origins(self) -> dict[int, str]:
+        """The base of each token of the executions that it has had or taken from others: the job whose driver drew it."""
+        told = {int(base): job_id for base, job_id in self.told_origins.items()}
+        return told | dict.fromkeys(self.token_bases, self.job_id)
 
     @property
     def driver(self) -> DriverBegan:
@@ -55,16 +87,33 @@ class FoundJob:
         return next(began)
 
 
-def find_jobs(root: Path) -> list[FoundJob]:
-    """The jobs below ``root`` that have a log which can be read; the one that began last is the last."""
+def find_jobs(root: Path | ObjectPath) -> list[FoundJob]:
+    """The jobs below ``root`` that have not finished, and have a log which can be read; the one that began last is the last."""
     found: list[FoundJob] = []
     for directory in root.glob(f"{directory_name('*', 1)}/{LOG}"):
-        with suppress(OSError, DamagedLogError):
+        if FINISHED not in _mark_beside(directory.parent):  # of which there may be many, for reuse
+            with suppress(OSError, DamagedLogError):
+                found += _read(directory.parent)
+    return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
+
+
+def find_runs(root: Path | ObjectPath) -> list[FoundJob]:
+    """The runs of scripts that are kept below ``root``. Raises DamagedLogError, OSError: what cannot be read may be of any script."""
+    found: list[FoundJob] = []
+    for directory in root.glob(f"{directory_name(f'{RUN}*', 1)}/{LOG}"):
+        with suppress(FileNotFoundError):  # its process ends, or another one has just taken it over
             found += _read(directory.parent)
-    return sorted(found, key=lambda job: job.began)
+    return found
 
 
-def find_job(root: Path, job_id: str) -> FoundJob:
+def written(job: FoundJob) -> float:
+    """Returns when its log was last written, by the storage's clock, in seconds since 1970; 0: it is gone."""
+    with suppress(OSError):
+        return max((part.stat().st_mtime for part in _parts(job.directory)), default=0.0)
+    return 0.0
+
+
+def find_job(root: Path | ObjectPath, job_id: str) -> FoundJob:
     """Raises UsageError for a job that left nothing, DamagedLogError, OSError."""
     own = [d for d in root.glob(f"{directory_name(job_id, 1)}*") if (job_and_epoch(d.name) or ("", 0))[0] == job_id]
     directories = [directory for directory in own if (directory / LOG).is_dir()]
@@ -72,17 +121,19 @@ def find_job(root: Path, job_id: str) -> FoundJob:
     if not found:
         raise UsageError(
             f"There is nothing of job {job_id} in {root} to go on with.",
-            hint="Results are kept of jobs whose driver died, for as long as firesteel.results.retain-on-failure says.",
+            hint="Results are kept of jobs that did not finish, for as long as firesteel.results.retain-on-failure says.",
         )
     return max(found, key=lambda job: job.epoch)
 
 
-def _read(directory: Path) -> list[FoundJob]:
+def _read(directory: Path | ObjectPath) -> list[FoundJob]:
     """Empty: its driver died before it had written anything."""
     owned = job_and_epoch(directory.name)
     log = read_log(directory / LOG)
     headers = [record for entry in log.entries for record in entry if isinstance(record, LogHeader)]
-    return [FoundJob(*owned, directory, log, headers[-1])] if owned is not None and headers else []
+    if owned is None or not headers:
+        return []
+    return [FoundJob(*owned, directory, log, headers[-1], _mark_beside(directory).get(ORIGINS, {}))]
 
 
 def is_surely_dead(job: FoundJob) -> bool:
@@ -91,6 +142,14 @@ def is_surely_dead(job: FoundJob) -> bool:
         return is_dead(_mark_of(job))
     except ValueError:
         return False
+
+
+def owner(job: FoundJob) -> Owner:
+    """Of the job's directory, by its mark."""
+    try:
+        return owner_of(_mark_of(job))
+    except ValueError:
+        return Owner.UNKNOWN
 
 
 def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
@@ -104,24 +163,44 @@ def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
         if _state(job.directory) != before:
             host, pid = str(mark.get("host", job.driver.host)).split(" ")[0], mark.get("pid", job.driver.pid)
             raise UsageError(
-                f"Job {job.job_id} ('{job.header.job_name}') still runs: its driver, process {pid} on {host}, has just written to its log.",
+                f"{job.label} still runs: its driver, process {pid} on {host}, has just written to its log.",
                 hint="Wait for its end, or end that process, before you go on with the job.",
             )
         time.sleep(_POLL_SECONDS)
 
 
 def take_over(job: FoundJob) -> FoundJob:
-    """Makes the job this process's: renames its directory, and reads what counts of its log. Raises UsageError where another driver was
-    faster, DamagedLogError, OSError."""
+    """Makes the job this process's: renames its directory, or continues its log, and reads what counts of that. Raises UsageError where another
+    driver was faster, DamagedLogError, OSError."""
     epoch = (
         max(job.epoch, job.log.epoch) + 1
     )  # a rename may be lost with the machine, and what was written after it be there
-    directory = job.directory.with_name(directory_name(job.job_id, epoch))
+    if isinstance(job.directory, ObjectPath):
+        directory = job.directory
+        is_ours = claim(directory / LOG, job.log.read[SEGMENTS], _myself(epoch))
+    else:
+        directory = job.directory.with_name(directory_name(job.job_id, epoch))
+        is_ours = _renamed(job.directory, directory)
+    if not is_ours:
+        raise UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
+    return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header, job.told_origins)
+
+
+def _renamed(directory: Path, to: Path) -> bool:
     try:
-        job.directory.rename(directory)
+        directory.rename(to)
     except FileNotFoundError:
-        raise UsageError(f"Job {job.job_id} was taken over by another driver just now{_who(job)}.") from None
-    return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header)
+        return False
+    return True
+
+
+def _myself(epoch: int) -> DriverBegan:
+    """The first word of a driver that takes a job over; its second one says what it does there."""
+    mark = myself()
+    host, pid, started = mark["host"], mark["pid"], mark["started"]
+    return DriverBegan(
+        epoch=epoch, nonce=NO_BASE, host=host, pid=pid, started=started, application="", wall=time.time(), at=0.0
+    )
 
 
 def _who(job: FoundJob) -> str:
@@ -133,16 +212,25 @@ def _who(job: FoundJob) -> str:
 
 
 def _mark_of(job: FoundJob) -> Mapping[str, Any]:
+    return _mark_beside(job.directory)
+
+
+def _mark_beside(directory: Path | ObjectPath) -> Mapping[str, Any]:
     """The owner's mark of the directory; empty if it has none yet."""
     with suppress(OSError, ValueError):
-        mark = json.loads(job.directory.with_name(job.directory.name + MARK).read_bytes())
+        mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
         return mark if isinstance(mark, dict) else {}
     return {}
 
 
-def _state(directory: Path) -> object:
+def _state(directory: Path | ObjectPath) -> object:
     """Changes with each record that is written; a driver that takes the job over changes it, too."""
     try:
-        return sorted((entry.name, entry.stat().st_size) for entry in (directory / LOG).iterdir())
+        return sorted((entry.name, entry.stat().st_size) for entry in _parts(directory))
     except OSError:
         return None
+
+
+def _parts(directory: Path | ObjectPath) -> Iterator[Path | ObjectPath]:
+    """All that the job's drivers have written to its log. Raises OSError."""
+    return (entry for entry in (directory / LOG).iterdir() if entry.name != USED)

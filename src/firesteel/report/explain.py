@@ -20,8 +20,10 @@ from firesteel.report.history import (
     weighed,
 )
 from firesteel.report.slot_sharing import group_lines, most_at_once, peaks_text
+from firesteel.report.slot_use import SlotUse, uses_of
 from firesteel.report.steps import step_lines
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
+from firesteel.scheduler.parallelism.replay import TAPERED
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
 _LABEL_WIDTH = 13
@@ -55,11 +57,13 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *
     history = JobHistory(records)
     if history.started_at is None:
         raise UsageError("The journal is empty: the job has not written anything yet.")
+    uses = uses_of(history, records)
     if vertex is not None:
-        return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records, alone=True))
+        found = find_vertex(history, vertex)
+        return "\n".join(_vertex_lines(history, found, records, uses.get(found.id), alone=True))
     lines = list(_job_lines(history, records, broken_off=broken_off))
     for number in sorted(history.vertices):
-        lines += ["", *_vertex_lines(history, history.vertices[number], records)]
+        lines += ["", *_vertex_lines(history, history.vertices[number], records, uses.get(number))]
     return "\n".join(lines)
 
 
@@ -135,9 +139,14 @@ def _memory(history: JobHistory, vertex: VertexHistory) -> str:
 
 
 def _vertex_lines(
-    history: JobHistory, vertex: VertexHistory, records: list[JournalRecord], *, alone: bool = False
+    history: JobHistory,
+    vertex: VertexHistory,
+    records: list[JournalRecord],
+    use: SlotUse | None,
+    *,
+    alone: bool = False,
 ) -> Iterator[str]:
-    """``alone``: nothing else is asked for, so that there is room for more about it."""
+    """``use``: of its slots; None: not known. ``alone``: nothing else is asked for, so that there is room for more about it."""
     decided = vertex.subtasks_in_words("undecided")
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
@@ -161,8 +170,7 @@ def _vertex_lines(
         if unfinished and history.is_over:
             unfinished = f"; {waiting + running} did not finish"
         yield labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
-    if vertex.peaks.by_subtask:
-        yield labelled("memory", f"{_memory(history, vertex)}.")
+    yield from _slot_lines(history, vertex, use)
     if vertex.not_mirrored and history.is_speculative:
         yield labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
     if vertex.mirrors or vertex.rejected:
@@ -173,6 +181,14 @@ def _vertex_lines(
         yield labelled("failed", _failure(failure))
     if len(vertex.failures) > _MAX_FAILURES:
         yield labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
+
+
+def _slot_lines(history: JobHistory, vertex: VertexHistory, use: SlotUse | None) -> Iterator[str]:
+    """The time and the memory of its slots, as far as it is known."""
+    if use is not None:
+        yield labelled("used", f"{use.words()}.")
+    if vertex.peaks.by_subtask:
+        yield labelled("memory", f"{_memory(history, vertex)}.")
 
 
 def mirrored(vertex: VertexHistory) -> str:
@@ -276,6 +292,8 @@ def ranges_text(decision: Decision) -> str:
         even = f"{spread}, for {format_count(parallelism)} subtasks: the largest has {times:.2f} times the average."
         return f"{even} {_divided_text(result['divided'], total)}"
     pieces = f"{spread}, in {format_count(parallelism)} contiguous ranges"
+    if decision.rule == TAPERED:
+        return f"{pieces}: the first ones have {times:.1f} times the average, as those of later waves are smaller."
     if times <= EVEN:
         return f"{pieces}: the largest has {times:.2f} times the average."
     text = f"{pieces}: the largest has {times:.1f} times the average."

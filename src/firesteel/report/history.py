@@ -217,7 +217,11 @@ class JobHistory:
         return self.groups.get(vertex.slot_sharing_group)
 
     def vertex(self, number: int) -> VertexHistory:
-        return self.vertices.setdefault(number, VertexHistory(number, f"vertex {number}"))
+        """One that was not heard of begins now."""
+        found = self.vertices.get(number)
+        if found is None:
+            found = self.vertices[number] = VertexHistory(number, f"vertex {number}")
+        return found
 
     def _planned(self, record: JobPlanned) -> None:
         self.plan = record
@@ -274,9 +278,9 @@ class JobHistory:
             vertex.by_state[record.state] += len(record.subtasks)
         _count_attempts(vertex, record.subtasks, record.attempts)
         if record.state != "CREATED" and vertex.first_at is None:
-            vertex.first_at = record.at
+            vertex.first_at = min(record.times, default=record.at)
         if not (record.state in CANCELLED and vertex.is_done):  # losers end when they end
-            vertex.last_at = record.at
+            vertex.last_at = max(record.at, vertex.last_at or record.at)  # what is put together may overtake others
         if record.peaks:
             vertex.peaks.by_subtask.update(zip(record.subtasks, record.peaks, strict=False))
         if record.state == "FAILED":

@@ -11,7 +11,9 @@ from firesteel.model.steps.reports import (
     CLOSE_ERRORS,
     CLOSED,
     ERRORS,
+    FUNCTION_MS,
     GROUP_ROWS,
+    HELD_MS,
     RETRIES,
     SET_UP_BYTES,
     SET_UP_MS,
@@ -32,6 +34,8 @@ def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
             yield "calls", f"{_calls(step, counts)}."
         if counts.get(SET_UPS) or counts.get(SET_UP_BYTES):
             yield "set up", f"{_set_ups(step, counts)}."
+        if counts.get(HELD_MS):
+            yield "held", f"{_held(step, counts)}."
         if counts.get(ERRORS):
             yield "errors", "\n".join(_errors(vertex, step, counts))
         if counts.get(CLOSE_ERRORS):
@@ -54,6 +58,12 @@ def _set_ups(step: str, counts: dict[str, int]) -> str:
     )
     whose = f"the function of {step}" if step else "functions of its steps"
     return f"{whose} {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
+
+
+def _held(step: str, counts: dict[str, int]) -> str:
+    held, ran = counts[HELD_MS] / 1e3, counts.get(FUNCTION_MS, 0) / 1e3
+    share = f"{format_seconds(ran)} ({100 * ran / held:.0f} %)"
+    return f"external resources {format_seconds(held)} in all; the function of {step} ran {share} of that, and waited for rows, or for its own to be written"
 
 
 def _errors(vertex: VertexHistory, step: str, counts: Mapping[str, int]) -> Iterator[str]:

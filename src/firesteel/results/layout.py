@@ -2,14 +2,14 @@
 fetch just the rows of the index it needs.
 
     header    magic (its last character is the version), zeros                                            16 bytes
-    messages  Arrow IPC record-batch messages (no schema), region after region, rows ordered by subpartition
+    messages  Arrow IPC record-batch messages (no schema) as ``packing`` stores them, region after region, rows ordered by subpartition
     indexes   per region: a list of (E + 1) subpartition entries, then one of (M + 1) message entries     24 bytes each
     keys      of an object in order, else nothing: see ``key_index``
     regions   per region: index offset, E, M, rows                                                        32 bytes each
     trailer   regions offset, regions, subpartitions, rows, schema print, name print, check, magic        64 bytes
 
 A *subpartition entry* is (first row, plain bytes before it, subpartition | message << 32); a *message entry* is (offset,
-first row, crc32 of its bytes). Each list ends with an entry that holds the totals, and is cut into blocks of 64 entries,
+first row, seal: see ``packing``). Each list ends with an entry that holds the totals, and is cut into blocks of 64 entries,
 each with a crc32 that ties it to its place, list and object name. A region lists every subpartition (E = subpartitions:
 entry s is at a known place) unless few of them have rows; then only those. Small neighbours share a message, so the
 entry counts rows, and says which message holds its first one. A half-written object has no trailer.
@@ -18,18 +18,21 @@ entry counts rows, and says which message holds its first one. A half-written ob
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 U64 = np.dtype("<u8")
-MAGIC = int.from_bytes(b"FIRESTL1", "little")
+I64 = np.dtype("<i8")
+"""For reading: no number that was written is 2**63 or more, but for prints."""
+MAGIC = int.from_bytes(b"FIRESTL2", "little")
 HEADER_BYTES = 16
 TRAILER_BYTES = 64
 ENTRY_BYTES = 24
@@ -39,6 +42,8 @@ REGION_BYTES = 32
 _BLOCK_BYTES = BLOCK_ENTRIES * ENTRY_BYTES + 8
 _TRAILER = struct.Struct("<8Q")
 _REGION = struct.Struct("<4Q")
+_U64 = struct.Struct("<Q")
+_OF_ONE_JOB = re.compile(r"^d\d+-(p\d+)-a\d+-")
 SPARSE_SHARE = 4
 """A region lists only its non-empty subpartitions when they are fewer than one in this many."""
 
@@ -60,7 +65,11 @@ def schema_print(schema: pa.Schema, order: str = "") -> int:
 
 
 def name_print(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+    """A fingerprint of what stays of a name when the object is used by another job: its partition and its token. Data set and attempt are
+    numbers of a job's own."""
+    found = _OF_ONE_JOB.match(name)
+    lasting = name if found is None else f"{found[1]}-{name[found.end() :]}"
+    return int.from_bytes(hashlib.blake2b(lasting.encode(), digest_size=8).digest(), "little")
 
 
 def _block_check(data: Any, name: int, number: int, block: int) -> int:
@@ -80,8 +89,7 @@ def _encode_list(entries: Words, name: int, number: int) -> bytes:
     return b"".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Identity of an object: its writer seals it with this, and its reader expects it."""
 
     subpartitions: int
@@ -108,8 +116,8 @@ class Region:
     """M + 1: rows before each message."""
 
 
-def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Identity, keys: bytes = b"") -> bytes:
-    """Indexes, ``keys``, region table and trailer of an object whose messages end at offset ``at``; ``crcs``: of all its
+def encode_footer(regions: list[Region], seals: list[int], at: int, identity: Identity, keys: bytes = b"") -> bytes:
+    """Indexes, ``keys``, region table and trailer of an object whose messages end at offset ``at``; ``seals``: of all its
     messages."""
     parts: list[bytes] = []
     table: list[bytes] = []
@@ -119,7 +127,7 @@ def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Ide
         messages = np.zeros((len(region.message_offsets), 3), U64)
         messages[:, 0] = region.message_offsets
         messages[:, 1] = region.message_rows
-        messages[:-1, 2] = crcs[done : done + len(messages) - 1]
+        messages[:-1, 2] = seals[done : done + len(messages) - 1]
         done += len(messages) - 1
         rows += int(region.rows[-1])
         table.append(_REGION.pack(at, len(entries) - 1, len(messages) - 1, int(region.rows[-1])))
@@ -153,16 +161,16 @@ class Slice:
     """The part of a region's index that covers a range of subpartitions [low, high)."""
 
     rows: NDArray[np.int64]
-    """int64[high - low + 1]: rows of the region before each subpartition."""
+    """int64[high - low + 1]: rows of the region before each subpartition. (Columns of one array, as those of messages are.)"""
     plain: NDArray[np.int64]
     message_offsets: NDArray[np.int64]
     """Of the messages that overlap the rows, and where the last of them ends."""
     message_rows: NDArray[np.int64]
-    message_crcs: NDArray[np.int64]
+    message_seals: NDArray[np.int64]
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes * 2 + self.message_offsets.nbytes * 3
+        return 3 * (self.rows.nbytes + self.message_offsets.nbytes)
 
 
 Fetch = Callable[[int, int], "memoryview"]
@@ -231,7 +239,7 @@ class ObjectIndex:
     def regions(self, fetch: Fetch) -> list[Slice]:
         """Returns a slice per region of an object with one subpartition. Raises Damaged."""
         rows = enumerate(self._table)
-        return [_read_slice(_Read(self.tail, fetch), self.identity, row, region, (0, 1)) for region, row in rows]
+        return [_read_slice(self.tail, fetch, self.identity, row, region, (0, 1)) for region, row in rows]
 
     def keys(self, fetch: Fetch) -> memoryview:
         """Returns the bytes between the indexes and the table of regions. Raises Damaged."""
@@ -248,19 +256,10 @@ class ObjectIndex:
         """Returns the slices of subpartitions [low, high), one per region that has rows there. Raises Damaged."""
         found: list[Slice] = []
         for region, row in enumerate(self._table):
-            piece = _read_slice(_Read(self.tail, fetch), self.identity, row, region, (low, high))
+            piece = _read_slice(self.tail, fetch, self.identity, row, region, (low, high))
             if piece.rows[0] < piece.rows[-1]:
                 found.append(piece)
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    tail: Tail
-    fetch: Fetch
-
-    def read(self, offset: int, length: int) -> memoryview:
-        return self.tail.read(offset, length, self.fetch)
 
 
 def _read_table(tail: Tail, identity: Identity, fetch: Fetch) -> list[tuple[int, int, int, int]]:
@@ -287,53 +286,59 @@ def _read_table(tail: Tail, identity: Identity, fetch: Fetch) -> list[tuple[int,
     return list(_REGION.iter_unpack(table))
 
 
-def _read_slice(
-    tail: _Read, identity: Identity, row: tuple[int, int, int, int], region: int, bounds: tuple[int, int]
+def _read_slice(  # noqa: PLR0917
+    tail: Tail,
+    fetch: Fetch,
+    identity: Identity,
+    row: tuple[int, int, int, int],
+    region: int,
+    bounds: tuple[int, int],
 ) -> Slice:
     low, high = bounds
     at, entry_count, message_count, _ = row
-    place = _List(tail, at, entry_count + 1, identity.name, 2 * region)
+    place = _List(at, entry_count + 1, identity.name, 2 * region)
     if entry_count == identity.subpartitions:
-        entries = place.read(low, high + 1)
+        entries = _entries(tail, fetch, place, low, high + 1)
     else:
-        entries = place.read(0, entry_count + 1)
+        entries = _entries(tail, fetch, place, 0, entry_count + 1)
         # the first listed subpartition at or after each asked one; the last entry stands for the end
-        asked = np.arange(low, high + 1, dtype=np.uint64)
-        entries = entries[np.searchsorted(entries[:, 2] & np.uint64(0xFFFFFFFF), asked)]
-    rows = entries[:, 0].astype(np.int64)
+        entries = entries[np.searchsorted(entries[:, 2] & 0xFFFFFFFF, np.arange(low, high + 1))]
+    begin, end = int(entries[0, 0]), int(entries[-1, 0])
     first = int(entries[0, 2]) >> 32
-    last = min((int(entries[-1, 2]) >> 32) + 1, message_count)
-    if rows[0] == rows[-1]:
-        last = first
-    place = _List(tail, at + _list_bytes(entry_count + 1), message_count + 1, identity.name, 2 * region + 1)
-    messages = place.read(first, last + 1).astype(np.int64)
-    if last - first > 1 and messages[-2, 1] >= rows[-1]:
+    last = first if begin == end else min((int(entries[-1, 2]) >> 32) + 1, message_count)
+    place = _List(at + _list_bytes(entry_count + 1), message_count + 1, identity.name, 2 * region + 1)
+    messages = _entries(tail, fetch, place, first, last + 1)
+    if last - first > 1 and messages[-2, 1] >= end:
         messages = messages[:-1]  # the range ends where its last message begins
-    return Slice(rows, entries[:, 1].astype(np.int64), messages[:, 0], messages[:, 1], messages[:-1, 2])
+    return Slice(entries[:, 0], entries[:, 1], messages[:, 0], messages[:, 1], messages[:-1, 2])
 
 
-@dataclass(frozen=True, slots=True)
-class _List:
+class _List(NamedTuple):
     """A list of entries in an object."""
 
-    tail: _Read
     at: int
     length: int
     name: int
     number: int
 
-    def read(self, first: int, last: int) -> Words:
-        """Entries [first, last), read and checked by whole blocks: (n, 3)."""
-        block, end_block = first // BLOCK_ENTRIES, -(-last // BLOCK_ENTRIES)
-        begin = block * _BLOCK_BYTES
-        data = self.tail.read(self.at + begin, min(end_block * _BLOCK_BYTES, _list_bytes(self.length)) - begin)
-        parts: list[Words] = []
-        for number in range(block, end_block):
-            content = data[: _BLOCK_BYTES - 8] if len(data) >= _BLOCK_BYTES else data[:-8]
-            check = int.from_bytes(data[len(content) : len(content) + 8], "little")
-            if _block_check(content, self.name, self.number, number) != check:
-                raise Damaged("has a damaged index (checksum differs)")
-            parts.append(np.frombuffer(content, U64).reshape(-1, 3))
-            data = data[_BLOCK_BYTES:]
-        entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return entries[first - block * BLOCK_ENTRIES : last - block * BLOCK_ENTRIES]
+
+def _entries(tail: Tail, fetch: Fetch, place: _List, first: int, last: int) -> NDArray[np.int64]:
+    """Entries [first, last) of a list, read and checked by whole blocks: (n, 3), a copy."""
+    block, end_block = first // BLOCK_ENTRIES, -(-last // BLOCK_ENTRIES)
+    begin = block * _BLOCK_BYTES
+    size = min(end_block * _BLOCK_BYTES, _list_bytes(place.length)) - begin
+    data = tail.read(place.at + begin, size, fetch)
+    if end_block - block == 1:
+        entries = _block(data, place, block)
+    else:
+        blocks = [data[at : at + _BLOCK_BYTES] for at in range(0, size, _BLOCK_BYTES)]
+        entries = np.concatenate([_block(each, place, number) for number, each in enumerate(blocks, block)])
+    return entries[first - block * BLOCK_ENTRIES : last - block * BLOCK_ENTRIES].copy()
+
+
+def _block(data: memoryview, place: _List, block: int) -> NDArray[np.int64]:
+    """The entries of one block, checked. Raises Damaged."""
+    content = data[:-8]
+    if _block_check(content, place.name, place.number, block) != _U64.unpack_from(data, len(content))[0]:
+        raise Damaged("has a damaged index (checksum differs)")
+    return np.frombuffer(content, I64).reshape(-1, 3)

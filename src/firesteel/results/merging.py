@@ -24,8 +24,9 @@ from firesteel.results.messages import (
     Before,
     MessageStream,
     OpenRegion,
-    cut_rows,
     message_cuts,
+    put_in_order,
+    whole_batch,
 )
 from firesteel.results.plain import add_row_bytes, stored_schema
 from firesteel.results.reader import (
@@ -109,9 +110,9 @@ class _Output:
         self.region.add_message(self.out.offset, batch.num_rows)
         self.out.add(batch)
 
-    def add_stored(self, message: pa.Buffer, crc: int, rows: int) -> None:
+    def add_stored(self, message: pa.Buffer, seal: int, rows: int) -> None:
         self.region.add_message(self.out.offset, rows)
-        self.out.add_stored(message, crc)
+        self.out.add_stored(message, seal)
 
 
 class _Merge:
@@ -143,7 +144,7 @@ class _Merge:
                 plain += np.diff(piece.plain)
                 stored += _stored_bytes(piece)
         target = self._store.open_output(name)
-        out = MessageStream(target, self._schema, self._codec, min(OUTPUT_BUFFER_BYTES, self._hold // 2))
+        out = MessageStream(target, self._codec, min(OUTPUT_BUFFER_BYTES, self._hold // 2))
         try:
             region = OpenRegion(count)
             region.extend(_before(rows), _before(plain))
@@ -152,7 +153,7 @@ class _Merge:
             out.drain()
             identity = layout.Identity.of(name, self._schema, count)
             regions = [region.close(out.offset)] if region.rows else []
-            return out.finish(layout.encode_footer(regions, out.crcs, out.offset, identity))
+            return out.finish(layout.encode_footer(regions, out.seals, out.offset, identity))
         except BaseException:
             for step in (out.discard, lambda: self._store.delete([name])):
                 with suppress(StorageError):
@@ -251,8 +252,11 @@ class _Merge:
         constant, varying = add_row_bytes(columns)
         before = Before(None if varying is None else varying[order], constant)
         bounds = _before(np.bincount(ids, minlength=high - low))
-        for first, end in message_cuts(bounds, before, OWN_MESSAGE_BYTES):
-            output.add(cut_rows(columns, order, first, end, self._schema))
+        cuts = message_cuts(bounds, before, OWN_MESSAGE_BYTES)
+        put_in_order(columns, order)
+        rows = whole_batch(columns, len(order), self._schema)
+        for first, end in cuts:
+            output.add(rows.slice(first, end - first))
 
 
 class _Appender:
@@ -273,7 +277,7 @@ class _Appender:
             if begin <= first and last <= end and size >= COPY_BYTES:
                 self.flush()
                 message = checked_message(loaded.data, loaded.chunk.begin, piece, number)
-                self._output.add_stored(message, int(piece.message_crcs[number]), last - first)
+                self._output.add_stored(message, int(piece.message_seals[number]), last - first)
                 continue
             batch = decode_message(loaded.data, loaded.chunk.begin, piece, number, self._schema)
             cut = max(begin - first, 0)

@@ -18,12 +18,25 @@ from firesteel.results.hashing import list_view_runs, offsets_of
 _t = pa.types
 
 
+_PLAIN = frozenset(
+    kind.id
+    for kind in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.large_string(), pa.large_binary()),
+        *(pa.date32(), pa.timestamp("us"), pa.decimal128(1)),
+    )
+)
+"""Ids of common types that are stored as they are: to be told at once."""
+
+
 class TooManyValues(Exception):
     """A batch has more distinct values than the declared dictionary index can count: it must be cut smaller."""
 
 
 def stored_type(kind: Any) -> Any:  # noqa: PLR0911 - one line per kind
     """The plain type in which values of ``kind`` are stored; ``kind`` itself when it is plain already."""
+    if kind.id in _PLAIN:
+        return kind
     if isinstance(kind, pa.BaseExtensionType):
         return stored_type(kind.storage_type)
     if _t.is_dictionary(kind) or _t.is_run_end_encoded(kind):
@@ -57,7 +70,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def to_stored(array: Any) -> Any:  # noqa: PLR0911 - one line per kind
     """The same values in their plain form (``array`` itself when they are in it)."""
     kind = array.type
-    if stored_type(kind).equals(kind):
+    if kind.id in _PLAIN or stored_type(kind).equals(kind):
         return array
     if isinstance(kind, pa.BaseExtensionType):
         return to_stored(array.storage)

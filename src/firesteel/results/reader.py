@@ -9,12 +9,11 @@ names its producer, or the merged object.
 from __future__ import annotations
 
 import errno
-import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
+from types import TracebackType
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
 from firesteel.results.layout import Damaged, Slice
+from firesteel.results.packing import is_sound, unpack
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
 from firesteel.results.storage.ahead import fetched
 from firesteel.results.storage.objects import ObjectCache, StoredObject
@@ -54,8 +54,7 @@ Merged = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Merged objects of a data set: (first partition, end, token) of each, as columns; ascending and disjoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectName:
+class ObjectName(NamedTuple):
     """An object and what it holds: partition ``partition`` as ``attempt`` produced it, or merged ones from there on."""
 
     name: str
@@ -92,8 +91,7 @@ def own_object(
     return ObjectName(object_name(dataset, partition, attempt, token), partition, attempt, token)
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
+class _Target(NamedTuple):
     """One object's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high), and which share
     of their rows."""
 
@@ -114,8 +112,7 @@ class _Target:
         return self.low - self.rect_low, self.high - self.rect_low
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Messages read in one request: bytes [begin, end) of the object; each a region's slice and its number in there."""
 
     begin: int
@@ -180,7 +177,7 @@ class GateReader:
         for target, index in self._fetched(self._targets(None, None), self._index):
             self._keep(target, index)
             for piece in index:
-                sizes[target.rect_low - first : target.rect_high - first] += np.diff(piece.plain)
+                sizes[target.rect_low - first : target.rect_high - first] += piece.plain[1:] - piece.plain[:-1]
         return first, sizes
 
     def num_rows(self) -> int:
@@ -255,18 +252,26 @@ class GateReader:
             return _slices(source, target)
 
     def _begin(self, target: _Target) -> tuple[list[Slice], list[Chunk], pa.Buffer | None]:
-        """The index, what to read, and the first of it, if the target has any rows; in one opening."""
+        """The index, what to read, and the first of it, if the target has any rows; in one opening at most."""
+        index = self._cache.get(target.key)
+        if index is not None:
+            chunks = chunks_of(index, *target.places, self._gap)
+            held = self._objects.held(target.source.name, chunks[0].begin, chunks[0].end) if chunks else None
+            if held is not None or not chunks:
+                return index, chunks, held
         with self._opened(target.source) as source:
-            index = self._cache.get(target.key)
             if index is None:
                 index = _slices(source, target)
             chunks = chunks_of(index, *target.places, self._gap)
             return index, chunks, source.read(chunks[0].begin, chunks[0].end) if chunks else None
 
     def _keep(self, target: _Target, index: list[Slice]) -> None:
+        key = target.key
+        if key in self._cache:
+            return
         size = sum(piece.nbytes for piece in index)
-        if target.key not in self._cache and self._cache_bytes + size <= INDEX_CACHE_BYTES:
-            self._cache[target.key] = index
+        if self._cache_bytes + size <= INDEX_CACHE_BYTES:
+            self._cache[key] = index
             self._cache_bytes += size
 
     def _decoded(self, chunk: Chunk, data: pa.Buffer, target: _Target) -> Iterator[pa.RecordBatch]:
@@ -278,7 +283,8 @@ class GateReader:
             first = int(piece.message_rows[number])
             begin, end = int(piece.rows[low]), int(piece.rows[high])
             cut = max(begin - first, 0)
-            yield batch.slice(cut, min(end - first, batch.num_rows) - cut)
+            rows = min(end - first, batch.num_rows) - cut
+            yield batch if rows == batch.num_rows else compact(batch.slice(cut, rows))
 
     def _declared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in the declared types; cut up where its values are too many for a declared dictionary index."""
@@ -298,43 +304,81 @@ class GateReader:
         self.rows_read += batch.num_rows
         yield batch
 
-    @contextmanager
-    def _opened(self, source: ObjectName) -> Generator[StoredObject, None, None]:
+    def _opened(self, source: ObjectName) -> _Opened:
         """The object, opened when first read. What goes wrong with it inside becomes a PartitionException."""
         identity = layout.Identity(self._subpartitions, self._print, layout.name_print(source.name))
-        with blaming(source, self._dataset, self._store):
-            opened = self._objects.object(source.name, identity)
-            try:
-                yield opened
-            except Exception:
-                opened.discard()
-                raise
-            finally:
-                opened.close()
+        return _Opened(source, self._dataset, self._store, self._objects.object(source.name, identity))
 
 
-@contextmanager
-def blaming(source: ObjectName, dataset: int, store: ResultStore) -> Generator[None, None, None]:
-    """Turns errors that are raised inside about the object into a PartitionException, or a StorageError."""
-    try:
-        yield
-    except MemoryError:  # also Arrow's own, which is not a sign of damage
-        raise
-    except Damaged as damage:
-        raise source.lost(dataset, store.url, str(damage)) from damage
-    except FileNotFoundError as error:
-        raise source.lost(dataset, store.url, "is missing") from error
-    except OSError as error:
-        if error.errno in _LOST:
+def blaming(source: ObjectName, dataset: int, store: ResultStore) -> _Blaming:
+    """Turns errors that are raised inside of a ``with`` about the object into a PartitionException, or a StorageError."""
+    return _Blaming(source, dataset, store)
+
+
+class _Blaming:
+    """A class, as thousands of objects are read in a row, and a generator's context costs as much as opening a file."""
+
+    __slots__ = ("_dataset", "_source", "_store")
+
+    def __init__(self, source: ObjectName, dataset: int, store: ResultStore) -> None:
+        self._source = source
+        self._dataset = dataset
+        self._store = store
+
+    def __enter__(self) -> None:
+        """Nothing is held."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            _blame(error, self._source, self._dataset, self._store)
+
+
+class _Opened:
+    """An object to be read inside of a ``with``, which blames it as ``blaming`` does."""
+
+    __slots__ = ("_blaming", "_object")
+
+    def __init__(self, source: ObjectName, dataset: int, store: ResultStore, opened: StoredObject) -> None:
+        self._blaming = _Blaming(source, dataset, store)
+        self._object = opened
+
+    def __enter__(self) -> StoredObject:
+        return self._object
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self._object.discard()
+        self._object.close()
+        self._blaming.__exit__(kind, error, trace)
+
+
+def _blame(error: BaseException, source: ObjectName, dataset: int, store: ResultStore) -> None:
+    """Raises what the error means where it is about the object."""
+    match error:
+        case MemoryError():  # also Arrow's own, which is not a sign of damage
+            return
+        case Damaged():
+            raise source.lost(dataset, store.url, str(error)) from error
+        case FileNotFoundError():
+            raise source.lost(dataset, store.url, "is missing") from error
+        case OSError() if error.errno in _LOST:
             raise source.lost(dataset, store.url, f"cannot be read ({error.strerror})") from error
-        raise storage_error(error, store.url, f"does not give {source.name}") from error
-    except (pa.ArrowException, ValueError) as error:
-        raise source.lost(dataset, store.url, f"cannot be decoded ({error})") from error
+        case OSError():
+            raise storage_error(error, store.url, f"does not give {source.name}") from error
+        case pa.ArrowException() | ValueError():
+            raise source.lost(dataset, store.url, f"cannot be decoded ({error})") from error
+        case _:
+            return
 
 
 def decode_message(data: pa.Buffer, base: int, piece: Slice, number: int, schema: pa.Schema) -> pa.RecordBatch:
     """One message of a region, checked; ``data`` holds the object's bytes from ``base`` on. Raises Damaged."""
-    batch = pa.ipc.read_record_batch(checked_message(data, base, piece, number), schema)
+    message = unpack(checked_message(data, base, piece, number), int(piece.message_seals[number]))
+    batch = pa.ipc.read_record_batch(message, schema)
     if batch.num_rows != piece.message_rows[number + 1] - piece.message_rows[number]:
         at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
         raise Damaged(f"holds another number of rows between bytes {at} and {to} than its index says")
@@ -345,7 +389,7 @@ def checked_message(data: pa.Buffer, base: int, piece: Slice, number: int) -> pa
     """The bytes of one message, as they are stored. Raises Damaged."""
     at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
     message = data.slice(at - base, to - at)
-    if zlib.crc32(message) != piece.message_crcs[number]:
+    if not is_sound(message, int(piece.message_seals[number])):
         raise Damaged(f"is damaged between bytes {at} and {to} (checksum differs)")
     return message
 
@@ -358,8 +402,10 @@ def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
         if begin >= end:
             continue
         # the messages that hold rows [begin, end) of the region
-        message = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
-        last = int(np.searchsorted(piece.message_rows, end))
+        message, last = 0, 1
+        if len(piece.message_rows) > 2:
+            message = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
+            last = int(np.searchsorted(piece.message_rows, end))
         offsets: list[int] = piece.message_offsets[message : last + 1].tolist()
         for number, (at, to) in enumerate(pairwise(offsets), message):
             before = chunks[-1] if chunks else None
@@ -423,7 +469,7 @@ def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
         if batch.num_rows >= GATHER_ROWS // 2:
             yield from _joined(small)
             small, rows, held = [], 0, 0
-            yield _compact(batch)
+            yield batch
             continue
         small.append(batch)
         rows += batch.num_rows
@@ -435,13 +481,11 @@ def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
 
 
 def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if len(batches) == 1:
-        yield _compact(batches[0])
-    elif batches:
-        yield pa.concat_batches(batches)
+    if batches:
+        yield batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows; copied when they are a small part of their message, so that who keeps them does not keep all of it."""
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:
         return batch

@@ -6,6 +6,7 @@ reader finds one contiguous run of messages per region, and nothing is written t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,16 @@ from numpy.typing import NDArray
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.heavy_keys import NO_HEAVY_KEYS, NoHeavyKeys
-from firesteel.results.messages import MESSAGE_MAX_BYTES, Before, MessageStream, OpenRegion, cut_rows, message_cuts
+from firesteel.results.messages import (
+    MESSAGE_MAX_BYTES,
+    Before,
+    MessageStream,
+    OpenRegion,
+    message_cuts,
+    put_in_order,
+    whole_batch,
+)
+from firesteel.results.packing import CODECS
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
 from firesteel.results.storage.store import ResultStore, StorageError
 
@@ -31,7 +41,6 @@ PIECE_BYTES = 512
 """About what an array costs beside its values: many tiny batches must not slip past the budget."""
 REGION_MAX_BYTES = 1 << 30
 """A region's columns must be addressable by 32-bit string offsets, whatever the budget."""
-CODECS = ("lz4", "zstd", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class ResultWriter:
         self._regions: list[layout.Region] = []
         self._open_region = OpenRegion(num_subpartitions)
         self._pending = _Pending(len(self._stored))
-        self._out = MessageStream(store.open_output(name), self._stored, codec, buffer_bytes)
+        self._out = MessageStream(store.open_output(name), codec, buffer_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
@@ -124,7 +133,7 @@ class ResultWriter:
 
     def _footer(self) -> bytes:
         identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
-        return layout.encode_footer(self._regions, self._out.crcs, self._out.offset, identity)
+        return layout.encode_footer(self._regions, self._out.seals, self._out.offset, identity)
 
     def abort(self) -> None:
         """Give up: close and remove what was written. Never raises: what cannot be removed goes with the job's directory."""
@@ -191,13 +200,18 @@ class ResultWriter:
         before = Before(varying if order is None or varying is None else varying[order], constant)
         del varying
         region.extend(bounds, before(bounds))
-        for low, high in message_cuts(bounds, before):
-            region.add_message(self._out.offset, high - low)
-            self._out.add(cut_rows(columns, order, low, high, self._stored))
         if order is not None:
             self._heavy_keys.flush([columns[place] for place in self._keys], order, bounds, before)
+            put_in_order(columns, order)
+        self._append(whole_batch(columns, rows, self._stored), message_cuts(bounds, before))
         if self._subpartitions > 1:
             self._close_region()
+
+    def _append(self, rows: pa.RecordBatch, cuts: Iterable[tuple[int, int]]) -> None:
+        """A message for each of these cuts of the rows, which are in order."""
+        for low, high in cuts:
+            self._open_region.add_message(self._out.offset, high - low)
+            self._out.add(rows.slice(low, high - low))
 
     def _deal(self, rows: int) -> NDArray[np.int64]:
         """Rows per subpartition, evenly; the odd ones go on where the last ended."""

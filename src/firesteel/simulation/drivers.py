@@ -95,9 +95,20 @@ class MortalDrivers:
         self._faults = faults
         self._dice = Dice(job.world.seed, f"drivers {faults.driver_dies_at}")
         self._log: list[bytes] = []
+        self._notes: list[AnyLogRecord] = []
+        """Written with the next event."""
         self._waiting: list[_Handled] = []
         self._story = JournalDigest()
         """Of all records that followed from what is in the log."""
+
+    @property
+    def log(self) -> list[list[AnyLogRecord]]:
+        """All that was written so far."""
+        return [decode_records(frame) for frame in self._log]
+
+    def note(self, record: AnyLogRecord) -> None:
+        """A record that the scheduler does not hear of."""
+        self._notes.append(record)
 
     def handled(self, event: e.Event, commands: list[c.Command]) -> None:
         told = Told(*encode(_plain(event)), self._side_inputs.take())
@@ -145,6 +156,8 @@ class MortalDrivers:
         return self.deaths < faults.max_driver_deaths and self._dice.happens(1 - (1 - faults.driver_dies) ** events)
 
     def _is_written(self, handled: _Handled) -> None:
+        self._log += [encode_records([note]) for note in self._notes]
+        self._notes.clear()
         self._log.append(handled.frame)
         for command in handled.commands:
             if isinstance(command, c.Record):
@@ -155,6 +168,7 @@ class MortalDrivers:
             self.is_down = True
             self.deaths += 1
             self._waiting.clear()
+            self._notes.clear()
             self._job.plane.orphan()
 
     # --- the next one ------------------------------------------------------------------------------------------
@@ -232,7 +246,7 @@ class MortalDrivers:
             elif not isinstance(command, c.VertexAbsorbed):  # the graph is the scheduler's own
                 self._job.plane.carry_out([command])
 
-        frames: list[list[AnyLogRecord]] = [decode_records(frame) for frame in self._log]
+        frames = self.log
         replayed = replay(scheduler, frames, side_inputs, carry_out=carry_out)
         self.replayed += len(frames)
         same = story.digest == self._story.digest

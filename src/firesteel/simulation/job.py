@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from firesteel.simulation.cluster.launching import Launcher
 from firesteel.simulation.cluster.storage import Requests
 from firesteel.simulation.drivers import MakeDrivers, OneDriver
 from firesteel.simulation.faults.injection import FaultInjection
-from firesteel.simulation.plane import Plane, World
+from firesteel.simulation.plane import AllRun, Deployments, Plane, World
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 
@@ -64,9 +64,12 @@ class NoInstrument:
         """Nothing is open."""
 
 
+MakeDeployments = Callable[["SimulatedJob"], Deployments]
+
+
 class SimulatedJob:
     """``scheduler``: the first driver's. ``drivers``: what happens between an event and its commands; None: they are carried out at once, and
-    the driver never dies. ``validate_every``: so many events the scheduler is validated, and all that is read looked at; 0: never. Slow."""
+    the driver never dies. ``deployments``: what is left to be run of deployments; None: all. ``validate_every``: so many events the scheduler is validated, and all that is read looked at; 0: never. Slow."""
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class SimulatedJob:
         watch: Stopwatch | None = None,
         *,
         drivers: MakeDrivers | None = None,
+        deployments: MakeDeployments | None = None,
         validate_every: int = 0,
     ) -> None:
         self.scheduler = scheduler
@@ -84,7 +88,9 @@ class SimulatedJob:
         self.events = 0
         self._validate_every = validate_every
         self._heard_at = 0.0
-        plane = self.plane = Plane(scheduler, world, instrument or NoInstrument(), self.watch, self.tell)
+        answered = AllRun() if deployments is None else deployments(self)
+        listener = instrument or NoInstrument()
+        plane = self.plane = Plane(scheduler, world, listener, self.watch, self.tell, deployments=answered)
         self._launcher = Launcher(plane, self.tell)
         self._ending = Ending(plane, self.watch, self.tell)
         self.fault_injection = FaultInjection(plane, self._ending, self.tell)
@@ -118,7 +124,7 @@ class SimulatedJob:
     def start(self) -> None:
         if self.plane.has_resources:  # requests are held against all workers that there are, not the first
             self.fault_injection.tell_of_nodes()
-        self.tell(e.JobStarted(at=0.0))
+        self.tell(e.JobStarted(at=self.plane.clock.now))
         if not self.plane.has_resources:
             self.fault_injection.tell_of_nodes()
         self.fault_injection.begin()

@@ -87,6 +87,10 @@ class Ledger:
         """The attempt of each subtask that has won, -1 where none has."""
         return self._attempt[vertex]
 
+    def is_void(self, token: int) -> bool:
+        """It was refused, or does not count any more."""
+        return token < len(self._void) and bool(self._void[token])
+
     def winners_among(self, chosen: NDArray[np.bool_]) -> int:
         """Returns the number of these that have ever won. ``chosen``: by row of the cluster's executions; token ``r + 1`` is row ``r``'s."""
         return int(chosen[np.flatnonzero(self._won) - 1].sum())

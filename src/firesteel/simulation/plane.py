@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,26 @@ class World:
     """Each finished execution is an event of its own."""
 
 
+class Deployments(Protocol):
+    """Looks at deployments before they are carried out. ``left``: what is to be run of one, the others are answered by somebody else; None: nothing.
+    ``merge``: calls ``start``, or answers in its place. ``serve``: called once, before the job starts."""
+
+    def serve(self, plane: Plane) -> None: ...
+    def left(self, command: c.Deploy) -> c.Deploy | None: ...
+    def merge(self, command: c.MergePartitions, start: Callable[[c.MergePartitions], None]) -> None: ...
+
+
+class AllRun:
+    def serve(self, plane: Plane) -> None:
+        pass
+
+    def left(self, command: c.Deploy) -> c.Deploy | None:
+        return command
+
+    def merge(self, command: c.MergePartitions, start: Callable[[c.MergePartitions], None]) -> None:
+        start(command)
+
+
 class Plane:
     """State of the simulated cluster while one job runs on it; what happens there is told by ``job.SimulatedJob``."""
 
@@ -66,6 +86,8 @@ class Plane:
         instrument: Instrument,
         watch: Stopwatch,
         tell: Callable[[e.Event], None],
+        *,
+        deployments: Deployments,
     ) -> None:
         self.scheduler = scheduler
         self.graph = scheduler.job_graph
@@ -128,7 +150,7 @@ class Plane:
             c.StoreSizes: self.storage.store_sizes,
             c.LoadSizes: self._load_sizes,
             c.DropSizes: lambda command: self.storage.drop_sizes(command.dataset),
-            c.MergePartitions: self._merge,
+            c.MergePartitions: lambda command: deployments.merge(command, self._merge),
             c.ReleaseMerged: lambda command: self.storage.delete_merged(command.dataset, command.merged),
             c.StoreBlob: lambda command: self.storage.store_blob(command.digest, command.data),
             c.BlockNodes: self._block,
@@ -139,6 +161,8 @@ class Plane:
             c.CommitSinks: self._commit,
             c.JobStatusChanged: self._status_changed,
         }
+        self._deployments = deployments
+        deployments.serve(self)
 
     def carry_out(self, commands: Sequence[c.Command]) -> None:
         for command in commands:
@@ -218,6 +242,13 @@ class Plane:
             f"vertex {command.vertex} is deployed, and was absorbed",
         )
         rows, placement = self._add(command), command.placement
+        left = self._deployments.left(command)
+        if left is not command:
+            runs = np.zeros(len(rows), np.bool_) if left is None else np.isin(command.subtasks, left.subtasks)
+            self.runs.end(rows[~runs], RunState.UNTOLD)
+            if left is None:
+                return
+            rows, command = rows[runs], left
         if placement is None:
             check(not self.blocked.any(), f"vertex {command.vertex} is deployed as if no node were blocked")
             self._put(rows, command, None, urgent=False)

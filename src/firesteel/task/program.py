@@ -75,6 +75,8 @@ class TaskContext:
     """Of fragments, the driver's; None: this process has its packages."""
     reports: dict[str, StepReport] = field(default_factory=dict[str, StepReport])
     """The counts of its steps, by name."""
+    ran: dict[str, float] | None = None
+    """Seconds that functions of batches and groups ran, by step, not counting their waits for rows; None: nobody wants to know."""
     routes: dict[int, Callable[[pa.RecordBatch], None]] = field(
         default_factory=dict[int, "Callable[[pa.RecordBatch], None]"]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -53,12 +54,15 @@ class Watched:
     def __init__(self) -> None:
         self.history = JobHistory()
         self._left: dict[int, TimeLeft] = {}
-        self._zero: float | None = None
+        self._zero = math.inf
         """Value of ``time.monotonic`` at the job's time 0, as far as records tell: each comes a little late."""
 
+    def began_by(self, moment: float) -> None:
+        """``moment``: value of ``time.monotonic`` at the job's time 0, at the latest."""
+        self._zero = min(self._zero, moment)
+
     def apply(self, record: JournalRecord) -> None:
-        zero = time.monotonic() - record.at
-        self._zero = zero if self._zero is None else min(self._zero, zero)
+        self.began_by(time.monotonic() - record.at)
         self.history.apply(record)
         if isinstance(record, StateChange):
             self._left.setdefault(record.vertex, TimeLeft()).apply(record)
@@ -74,7 +78,7 @@ class Watched:
     @property
     def now(self) -> float:
         """The job's time, in seconds as in its records."""
-        return 0.0 if self._zero is None else time.monotonic() - self._zero
+        return 0.0 if self._zero == math.inf else time.monotonic() - self._zero
 
     @property
     def seconds(self) -> float:

@@ -15,7 +15,7 @@ import pytest
 
 import firesteel
 from firesteel.api.deciding import Slices, decide
-from firesteel.cli.decide_answers import answer_file, answers
+from firesteel.cli.deciding.answers import answer_file, answers
 from firesteel.errors import UsageError
 from firesteel.options import Options
 
@@ -297,7 +297,12 @@ def test_the_command(tmp_path):
     piped = subprocess.run([*command, "-"], input=b'{"inputs":\n[{"bytes": [[1]]}]}', capture_output=True, check=False)
     assert piped.returncode == 0
     assert json.loads(piped.stdout)["parallelism"] == 1
-    missing = subprocess.run([*command, "missing"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.full
+def test_the_command_misses_a_file():
+    command = [sys.executable, "-m", "firesteel", "decide", "missing"]
+    missing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (missing.returncode, missing.stdout) == (2, "")
     assert missing.stderr.startswith("firesteel: There is no file 'missing'.")
 

@@ -268,7 +268,14 @@ sink.commit(run_sink(sink, [batches(1), batches(2, 3)], SCHEMA, "crashed"))
 """
 
 
-@pytest.mark.parametrize(("moment", "there"), [("between", [0]), ("inside", [0]), ("after", [0, 1, 2, 3])])
+@pytest.mark.parametrize(
+    ("moment", "there"),
+    [
+        pytest.param("between", [0], marks=pytest.mark.full),
+        ("inside", [0]),
+        pytest.param("after", [0, 1, 2, 3], marks=pytest.mark.full),
+    ],
+)
 def test_a_killed_driver_leaves_all_rows_or_none_and_the_next_job_cleans_up(sqlite, tmp_path, moment, there):
     path = tmp_path / "out.db"
     first = sqlite(path, "t")

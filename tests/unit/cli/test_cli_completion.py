@@ -94,7 +94,9 @@ def test_a_broken_environment_offers_nothing_and_says_nothing(folder, monkeypatc
     assert complete_job("") == []
 
 
-@pytest.mark.parametrize("word", ["completion", "completions", "complition"])
+@pytest.mark.parametrize(
+    "word", ["complition", *(pytest.param(w, marks=pytest.mark.full) for w in ("completion", "completions"))]
+)
 def test_completion_is_found_under_the_name_that_other_programs_give_it(word):
     ran = subprocess.run([sys.executable, "-m", "firesteel", word], capture_output=True, text=True, check=False)
     assert ran.returncode == 2

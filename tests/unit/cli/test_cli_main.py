@@ -52,9 +52,9 @@ def firesteel(tmp_path):
     return call
 
 
-def test_version_and_help(firesteel):
-    assert firesteel("--version").stdout.startswith("firesteel 0.")
-    shown = firesteel("--help")
+def test_version_and_help(in_process):
+    assert in_process("--version").stdout.startswith("firesteel 0.")
+    shown = in_process("--help")
     assert shown.returncode == 0
     for command in ("run", "explain", "options", "demo"):
         assert f"\n  {command} " in shown.stdout
@@ -134,7 +134,7 @@ def test_a_script_finds_the_options_of_file_and_command_line(firesteel, tmp_path
 
 
 def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(main, "given_options", interrupt)
@@ -145,6 +145,7 @@ def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_ctrl_c_within_a_text_that_is_executed_exits_with_130_too(tmp_path):
     (tmp_path / "s.py").write_text("exec('import signal; signal.raise_signal(signal.SIGINT)')")
     command = [sys.executable, "-m", "firesteel", "run", "s.py"]
@@ -171,7 +172,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert (shown.returncode, shown.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("said", ["options", "--version", "--help"])
+@pytest.mark.parametrize(
+    "said", ["options", *(pytest.param(s, marks=pytest.mark.full) for s in ("--version", "--help"))]
+)
 def test_an_output_that_is_full_is_a_sentence(tmp_path, said):
     command = [sys.executable, "-m", "firesteel", said]
     with Path("/dev/full").open("w") as full:
@@ -194,6 +197,11 @@ def test_run_hands_over_arguments_and_options(firesteel, tmp_path):
     shown = firesteel("run", "s.py", "in", "--deep", "-x", "-O", "max-parallelism=3", "--quiet", "--master", "local[1]")
     assert shown.returncode == 5, shown.stderr
     assert shown.stdout == "['s.py', 'in', '--deep', '-x']\n"
+
+
+@pytest.mark.full
+def test_run_hands_over_options_that_stand_behind_two_dashes(firesteel, tmp_path):
+    (tmp_path / "s.py").write_text("import sys\nprint(sys.argv)")
     assert firesteel("run", "s.py", "--", "--quiet").stdout == "['s.py', '--quiet']\n"
 
 

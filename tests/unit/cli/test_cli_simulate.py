@@ -285,7 +285,9 @@ def test_a_closed_output_is_a_sentence(tmp_path):
     assert (shown.returncode, shown.stderr) == (1, "firesteel: There is no output to print the report to.\n")
 
 
-@pytest.mark.parametrize("arguments", [["--parallelism", "0"], ["--parallelism", "many"]])
+@pytest.mark.parametrize(
+    "arguments", [["--parallelism", "0"], pytest.param(["--parallelism", "many"], marks=pytest.mark.full)]
+)
 def test_wrong_use_exits_with_2(arguments, tmp_path):
     command = [sys.executable, "-m", "firesteel", "simulate", *arguments]
     shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)

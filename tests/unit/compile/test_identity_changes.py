@@ -275,11 +275,20 @@ def test_circles_end():
         ("place.read_text()", "opens files or asks for them itself (.read_text) in f"),
         ("uuid4()", "draws at random (uuid.uuid4) in f"),
         ("helper()", "opens files or asks for them itself (open) in helper"),
+        ("frame.sample(3)", "draws at random (.sample) in f"),
+        ("torch.randn(3)", "draws at random (.randn) in f"),
+        ("pc.random(3)", "draws at random (pyarrow.compute.random) in f"),
+        ("drawn.filter(ROWS)", "draws at random (an expression with random()) in f"),
+        ("np.datetime64('now')", "reads the clock ('now') in f"),
+        ("[pd.to_datetime(one) for one in ('today', 'x')]", "reads the clock ('today') in f"),
+        ("read_csv('x')", "opens files or asks for them itself (pandas.io.parsers.readers.read_csv) in f"),
+        ("hash('a')", "looks at the process or machine that it runs on (hash) in f"),
     ],
 )
 def test_what_nobody_can_compare_is_named(body, said):
     text = (
-        "import datetime, os, time, pathlib\nimport numpy as np\nfrom uuid import uuid4\nplace = pathlib.Path('x')\n"
+        "import datetime, os, time, pathlib\nimport numpy as np\nfrom uuid import uuid4\nfrom pandas import read_csv\nimport pyarrow.compute as pc\n"
+        "ROWS = (pc.field('v') > 0) & (pc.Expression._call('random', [], pc.RandomOptions()) < 0.5)\nplace = pathlib.Path('x')\n"
         f"def helper():\n    return open('y')\ndef f(batches):\n    {body}\n    return batches\n"
         "env.from_arrow(pa.table({'v': [1]})).rebalance().map_in_arrow(f, 'v bigint').rebalance().write_parquet('/tmp/no-where')"
     )
@@ -293,7 +302,9 @@ def test_what_nobody_can_compare_is_named(body, said):
 def test_what_is_harmless_is_not():
     text = (
         "import os, io, time, json, re\nWORDS = re.compile('a+')\n"
-        "def f(batches):\n    os.path.join('a', 'b'), io.BytesIO(), time.sleep(0), json.loads('1'), WORDS.match('a')\n    return batches\n"
+        "import dataclasses, pyarrow.compute as pc\n@dataclasses.dataclass(frozen=True)\nclass Key:\n    v: int\n"
+        "ROWS = pc.field('random') > 0\n"
+        "def f(batches):\n    {Key(1): ROWS}, os.path.join('a', 'b'), io.BytesIO(), time.sleep(0), json.loads('1'), WORDS.match('a')\n    return batches\n"
         "env.from_arrow(pa.table({'v': [1]})).map_in_arrow(f, 'v bigint').write_parquet('/tmp/no-where')"
     )
     assert [one.unprovable for one in script_prints(text).values()] == [()]
@@ -366,7 +377,7 @@ def test_prints_of_a_program_that_was_made_since(tmp_path):
     job = env.compile()
     prints = JobPrints(job)
     assert (
-        prints.program(job.job_graph.vertices[0].program)
+        prints.of_program(job.job_graph.vertices[0].program).program
         == prints.vertices[0].program
         == next(iter(prints_of(job).values())).program
     )

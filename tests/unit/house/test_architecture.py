@@ -90,6 +90,15 @@ def test_building_a_pipeline_needs_no_spark():
     assert "pyspark" not in tops(loaded)
 
 
+def test_where_there_is_no_page_no_server_is_loaded():
+    loaded = imported("firesteel.api.adaptive_stream", "firesteel.spark.driver.launch", "firesteel.cli.main")
+    assert not tops(loaded) & {"starlette", "uvicorn", "jinja2", "h11", "anyio"}
+    assert {module for module in loaded if module.startswith("firesteel.ui.")} == {
+        "firesteel.ui.process",
+        "firesteel.ui.begun",
+    }
+
+
 def test_the_facade_alone_loads_nothing():
     assert tops(imported("firesteel")) & {*HEAVY, "pyarrow", "numpy"} == set()
 
@@ -100,7 +109,7 @@ def test_telling_of_a_job_loads_no_arrow():
     assert not tops(loaded) & {"pyspark", "pandas", "pyarrow"}
 
 
-@pytest.mark.parametrize("room", ["journal", "report", "view", "cli"])
+@pytest.mark.parametrize("room", ["journal", "report", "view", "cli", "monitoring"])
 def test_readers_of_the_journal_do_not_reach_into_the_scheduler(room):
     named = {name for path in sorted((SOURCES / room).rglob("*.py")) for name in imports_of(path)}
     inside = {name for name in named if name.startswith("firesteel.scheduler.")}

@@ -144,15 +144,17 @@ WRITER = *TASK, "firesteel.results.writer:ResultWriter.write", "firesteel.result
         (TASK[:2], parts.TASK),
         (TASK[:1], parts.SPARK_TASK),
         (WRITER, parts.ORDERING),
-        ((*WRITER, "firesteel.results.messages:cut_rows", "firesteel.results.messages:cut_rows.<locals>.<listcomp>"), parts.GATHERING),
-        ((*WRITER, "firesteel.results.messages:MessageStream.add", "pyarrow.ipc:new_stream"), parts.ENCODING),
+        ((*WRITER, "firesteel.results.messages:put_in_order", "pyarrow.compute:take"), parts.GATHERING),
+        ((*WRITER, "firesteel.results.messages:MessageStream.add"), parts.ENCODING),
+        ((*WRITER, "firesteel.results.messages:MessageStream.add", "firesteel.results.packing:Packer.pack"), parts.COMPRESSING),
+        ((*WRITER, "firesteel.results.packing:Packer.pack", "firesteel.results.packing:checksum"), parts.CHECKSUMS),
         ((*WRITER, "firesteel.results.messages:MessageStream.drain", "firesteel.results.storage.store:_LocalOutput.write"), parts.WRITING),
         ((*WRITER[:4], "firesteel.results.plain:add_row_bytes"), parts.SIZES),
         ((*WRITER[:4], "firesteel.results.writer:ResultWriter._subpartition_ids"), parts.HASHING),
         ((*TASK, "firesteel.connectors.formats.parquet:ParquetSource._read_row_group"), parts.READING),
-        ((*TASK, "firesteel.task.functions.batch_functions:_on_batches", "benchmarks.cases:revenue"), parts.USER),
-        ((*TASK, "benchmarks.cases:revenue", "firesteel.connectors.formats.parquet:ParquetSource.read"), parts.READING),
-        ((*TASK, "benchmarks.cases:_ChecksumWriter.write"), parts.SINKS),
+        ((*TASK, "firesteel.task.functions.batch_functions:_on_batches", "benchmarks.kit.cases:revenue"), parts.USER),
+        ((*TASK, "benchmarks.kit.cases:revenue", "firesteel.connectors.formats.parquet:ParquetSource.read"), parts.READING),
+        ((*TASK, "benchmarks.kit.cases:_ChecksumWriter.write"), parts.SINKS),
         ((*TASK, "firesteel.results.reader:GateReader._begin", "firesteel.results.storage.objects:StoredObject.index",
           "firesteel.results.storage.store:_LocalInput.read_at"), parts.REQUESTS),
         ((*TASK, "firesteel.results.reader:GateReader._begin", "firesteel.results.storage.objects:StoredObject.read",
@@ -184,8 +186,8 @@ def test_the_part_of_a_drivers_stack(frames, part):
 @pytest.mark.parametrize(
     ("module", "function", "words", "part"),
     [
-        ("results.messages", "MessageStream._seal", "zlib.crc32(", parts.CHECKSUMS),
-        ("results.messages", "MessageStream._seal", "self._sink.getvalue()", parts.ENCODING),
+        ("results.layout", "_block_check", "zlib.crc32(", parts.CHECKSUMS),
+        ("results.layout", "_encode_list", "parts.append", parts.WRITING),
         ("task.executor.spark_task", "settle", "gc.collect()", parts.GARBAGE),
         ("task.executor.spark_task", "settle", "_settled = now", parts.TASK),
     ],
@@ -252,15 +254,6 @@ def test_a_thread_found_waiting_has_worked_where_it_was_found_at_work():
         Sample(3, 75, (thread, working[1])),
         Sample(4, 7, idle),
     ]
-
-
-def test_compression_is_what_the_same_runs_cost_less_without_it():
-    made = _account()
-    plain = Account(Counter({parts.ENCODING: 15}), whole=100, runs=1)
-    told = made.told
-    accounts.split(made, plain)
-    assert made.per_run(parts.COMPRESSING) == 10 and made.per_run(parts.ENCODING) == 15
-    assert made.told == told
 
 
 def test_the_table_adds_up():

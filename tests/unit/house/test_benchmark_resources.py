@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.harness import Contender
-from benchmarks.resources import CASES, report
+from benchmarks.cluster.resources import CASES, report
+from benchmarks.kit.harness import Contender
 
 
 def entered(*cores_and_seconds: tuple[float, float]):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from xml.dom import minidom
 
 import pytest
-from benchmarks import plot
-from benchmarks.scale import slope
-from benchmarks.scale_phases import EDGES, Shape, held_bytes, one_by_one, regions, run
+from benchmarks.control_plane import plot
+from benchmarks.control_plane.scale import slope
+from benchmarks.control_plane.scale_phases import EDGES, Shape, held_bytes, one_by_one, regions, run
 
 
 @pytest.mark.parametrize("bulk", [True, False])

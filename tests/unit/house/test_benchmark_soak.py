@@ -1,10 +1,14 @@
-"""What the soak and the benchmark of speculation say of a run: faults planned by seed, errors that are clear, mirrors."""
+"""What the soaks and the benchmark of speculation say of a run: faults planned by seed, errors that are clear, mirrors, seeds done."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
-from benchmarks.soak_cluster import Fault, Plan, is_clear, leftovers
-from benchmarks.speculation import rules
+from benchmarks.cluster.speculation import rules
+from benchmarks.soak import queries
+from benchmarks.soak.cluster import Fault, Plan, is_clear, leftovers
+from tests.sql_queries_kit import Tally
 
 from firesteel.errors import JobExecutionError, PartitionException
 from firesteel.scheduler.kernel.records import Decision, StateChange
@@ -55,3 +59,11 @@ def test_each_mirror_counts_with_its_rule():
     refused = Decision(at=1, what="speculation", rule="seed", result=[])
     assert rules(made) == ["seed", "seed"]
     assert rules(refused) == rules(StateChange(at=1, vertex=0, state="CREATED", subtasks=[1], attempts=[1])) == []
+
+
+def test_seeds_that_are_written_down_are_done_and_one_cut_short_is_not(tmp_path):
+    file = tmp_path / "queries.jsonl"
+    assert queries.done_seeds(file) == {}
+    found = Tally(queries=100, whole=90, left=Counter({"Sample: no": 2}), wrong=["ansi: SELECT 1"])
+    file.write_text(queries.line(7, 12.5, found) + queries.line(8, 9.0, Tally(queries=100))[:40])
+    assert queries.done_seeds(file) == {7: found}

@@ -211,6 +211,7 @@ def test_tests_keep_bytecode_in_the_environment(project, monkeypatch):
             ["src/firesteel/spark/driver/loop.py"],
             ["tests/unit", "tests/property", "tests/jobs", "tests/spark", "tests/cluster"],
         ),
+        (["src/firesteel/ui/pages/files/ui.css"], ["tests/unit", "tests/property", "tests/browser"]),
         (["tests/spark/test_sort.py", "README.md"], ["tests/unit", "tests/spark"]),
     ],
 )

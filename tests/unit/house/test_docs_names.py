@@ -60,7 +60,6 @@ NOT_OURS = {
     "rate-micro-batch": "a source of Spark's",
     "all-to-all": "a word",
     "bytes-per-second": "of a request, no option of a job",
-    "soak_streams": "a module of benchmarks/",
     "spark_catalog": "a catalog of Spark's",
     "local-cluster": "a master of Spark's",
 }

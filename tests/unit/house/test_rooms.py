@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "masking", "package_files", "option_functions", "users_line"}
+COMMON = {"errors", "extras", "humanize", "masking", "package_files", "option_functions", "users_line"}
 """Standard library only, for everybody."""
 
 ALLOWED = {
@@ -29,16 +30,18 @@ ALLOWED = {
     "journal": {"journal", "scheduler", "model", "options"},
     "recovery": {"recovery", "results", "scheduler"},
     "report": {"report", "journal", "scheduler", "model", "options"},
+    "monitoring": {"monitoring", "journal", "scheduler", "options"},
     "view": {"view", "report", "journal", "scheduler", "model", "options", "compile"},
     "simulation": {"simulation", "scheduler", "model", "options", "compile", "journal"},
     "control": {"control", "scheduler", "model"},
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "local",
+        "spark", "results", "control", "sql", "local", "monitoring", "ui",
     },
     "sql": {"sql", "api", "compile", "connectors", "model", "task", "spark"},
-    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local"},
+    "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
+    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
 
@@ -54,26 +57,41 @@ def modules(room: str) -> list[Path]:
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{room}.py"]
 
 
-def imports(path: Path, *, top_level: bool = False) -> set[str]:
+def imports(path: Path, *, top_level: bool = False) -> frozenset[str]:
     """Full names that a module imports, those only for the type checker left out."""
-    found: set[str] = set()
+    everywhere, outside = _imports(path)
+    return outside if top_level else everywhere
 
-    def visit(node: ast.AST) -> None:
+
+@cache  # most walls look at all modules
+def _imports(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """All, and those outside of functions."""
+    everywhere: set[str] = set()
+    outside: set[str] = set()
+
+    def visit(node: ast.AST, *, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
-            if top_level and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            if isinstance(child, ast.Import):
-                found.update(alias.name for alias in child.names)
-            elif isinstance(child, ast.ImportFrom) and child.module:
-                if child.module != "firesteel":
-                    found.add(child.module)
-                found.update(f"{child.module}.{alias.name}" for alias in child.names)  # modules among them
-            visit(child)
+            names = _names(child)
+            everywhere.update(names)
+            if not inside:
+                outside.update(names)
+            visit(child, inside=inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
-    visit(ast.parse(path.read_text()))
-    return found
+    visit(ast.parse(path.read_text()), inside=False)
+    return frozenset(everywhere), frozenset(outside)
+
+
+def _names(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module:
+        inner = {f"{node.module}.{alias.name}" for alias in node.names}  # modules among them
+        return inner if node.module == "firesteel" else {node.module, *inner}
+    return set()
 
 
 def room_of(name: str) -> str:

@@ -52,6 +52,10 @@ def test_actions_and_sinks_are_computed_on_the_first_rows(run, tmp_path):
     done = run("--local", "count_numbers.py")
     assert (done.stdout, done.stderr) == ("1000 2 {'n': 0} 1000\n" + SMALL + "[]\n", "")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.full
+def test_the_rows_are_as_many_as_are_asked_for(run):
     assert run("--local", "--rows", "7", "count_numbers.py").stdout.startswith("7 2 {'n': 0} 7\n")
     assert run("--local", "--rows", "all", "count_numbers.py").stdout.startswith("5000 2 {'n': 0} 5000\n")
 
@@ -70,9 +74,17 @@ def test_a_failing_function_ends_the_script_as_its_own_error(run):
             ["--local", "count_numbers.py", "spark"],
             "This needs a Spark session, which a run with --local does without.",
         ),
-        (["--rows", "3", "count_numbers.py"], "--rows says on how many rows --local computes. Write --local --rows N."),
+        pytest.param(
+            ["--rows", "3", "count_numbers.py"],
+            "--rows says on how many rows --local computes. Write --local --rows N.",
+            marks=pytest.mark.full,
+        ),
         (["--local", "--rows", "x", "count_numbers.py"], "--rows x is not a valid whole number."),
-        (["--local", "--accelerate", "count_numbers.py"], "--accelerate is for scripts of Spark"),
+        pytest.param(
+            ["--local", "--accelerate", "count_numbers.py"],
+            "--accelerate is for scripts of Spark",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(run, arguments, said):

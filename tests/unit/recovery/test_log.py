@@ -75,8 +75,13 @@ def test_a_living_driver_writes_though_nothing_happens(directory, monkeypatch):
 class Failing:
     """A log's place of which the second append fails."""
 
+    is_dear = False
+
     def __init__(self, error, removed=True):
         self.error, self.removed, self.appended = error, removed, 0
+
+    def verify(self):
+        pass
 
     def put(self, name, data):
         raise self.error

@@ -23,7 +23,7 @@ def left(root, job_id, epoch=1, wall=0.0):
     name = f"firesteel-job-{job_id}" + (f".e{epoch}" if epoch > 1 else "")
     (root / name).mkdir(exist_ok=True)
     plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={})
-    header = LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], 1, plan, b"", b"", [])
+    header = LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], plan, b"", b"", [])
     writer = Writer(FileLog(root / name / "log", epoch), lambda item: None, lambda: encode_records([Alive(0.0)]))
     writer.append(encode_records([DriverBegan(epoch, 7, "far", 11, "s", "app", wall, 0.0)]), awaited=False)
     writer.wait(writer.append(encode_records([header]), awaited=True))

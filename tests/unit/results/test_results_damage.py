@@ -144,7 +144,7 @@ def test_the_sentences(tmp_path):
     expect(store, data.schema.set(1, pa.field("s", pa.binary())), "another schema")
     expect(store, data.schema, "has 8 subpartitions where 9 were expected", subpartitions=9, high=9)
     content = path.read_bytes()
-    path.write_bytes(content[:-1] + b"2")
+    path.write_bytes(content[:-1] + b"1")
     expect(store, data.schema, "another version of Firesteel")
     path.write_bytes(content[:-10])
     expect(store, data.schema, "has no trailer")

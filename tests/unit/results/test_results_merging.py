@@ -167,10 +167,10 @@ def test_a_merge_stays_within_its_budget(tmp_path):
         target = open_output(name)
         write = target.write
 
-        def noting(data):
+        def noting(*parts):
             nonlocal peak
             peak = max(peak, pa.total_allocated_bytes() - base)
-            write(data)
+            write(*parts)
 
         target.write = noting
         return target

@@ -160,15 +160,19 @@ def test_the_directory_is_made_listed_and_removed_in_spite_of_a_hiccup(store, fa
 def test_a_stale_handle_of_a_local_file_is_opened_anew(tmp_path, monkeypatch):
     store = ResultStore(str(tmp_path))
     write(store)
-    preadv, calls = os.preadv, []
+    calls = []
 
-    def stale_once(fd, buffers, offset):
-        calls.append(fd)
-        if len(calls) == 1:
-            raise OSError(errno.ESTALE, "Stale file handle")
-        return preadv(fd, buffers, offset)
+    def stale(read):
+        def stale_once(fd, *where):
+            calls.append(read)
+            if calls.count(read) == 1:
+                raise OSError(errno.ESTALE, "Stale file handle")
+            return read(fd, *where)
 
-    monkeypatch.setattr("firesteel.results.storage.store.os.preadv", stale_once)
+        return stale_once
+
+    for name in ("pread", "preadv"):
+        monkeypatch.setattr(f"firesteel.results.storage.store.os.{name}", stale(getattr(os, name)))
     assert read(store) == list(range(100))
     assert store.statistics.retries == 1
 

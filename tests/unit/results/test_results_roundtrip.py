@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from firesteel.errors import PartitionException, UsageError
+from firesteel.results import messages
 from firesteel.results import reader as reader_module
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.reader import GateReader
@@ -437,3 +438,16 @@ def test_remote_producers_are_read_ahead_in_order(remote, monkeypatch, chunk):
     with pytest.raises(PartitionException, match="is missing") as error:
         read_table(gate(remote, table.schema, 1, 9))
     assert error.value.partition == 6
+
+
+def test_lists_are_gathered_some_rows_at_a_time(monkeypatch):
+    """As their values are found by an index of each, which may need many times their bytes."""
+    monkeypatch.setattr(messages, "STEP_BYTES", 100)
+    rng = np.random.default_rng(3)
+    rows = [None if n % 7 == 0 else {"l": list(range(n % 5)), "m": [(n, str(n))]} for n in range(400)]
+    kind = pa.struct([("l", pa.list_(pa.int8())), ("m", pa.map_(pa.int64(), pa.string()))])
+    column, order = pa.array(rows, kind), rng.permutation(400)
+    columns = [column, column.field("l"), column.field("m")]
+    expected = [each.take(pa.array(order)) for each in columns]
+    messages.put_in_order(columns, order)
+    assert all(a.equals(b) for a, b in zip(columns, expected, strict=True))

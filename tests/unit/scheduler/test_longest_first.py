@@ -37,13 +37,14 @@ def of_splits(*sizes):
 @pytest.mark.parametrize(
     ("sizes", "slots", "order"),
     [
-        ([10, 11, 9, 50, 10, 30, 10], 2, [3, 5, 0, 1, 2, 4, 6]),
+        ([10, 10, 9, 50, 10, 30, 10], 2, [3, 5, 0, 1, 2, 4, 6]),
         ([10, 11, 9, 50, 10, 30, 10], 7, [0, 1, 2, 3, 4, 5, 6]),
-        ([10, 11, 12, 9], 2, [0, 1, 2, 3]),
+        ([10, 20, 10, 15, 12], 2, [1, 3, 4, 0, 2]),
+        ([100, 101, 99, 100], 2, [0, 1, 2, 3]),
         ([0, 0, 0], 2, [0, 1, 2]),
     ],
 )
-def test_only_what_stands_out_goes_before_its_turn(sizes, slots, order):
+def test_the_largest_go_first_and_what_is_alike_in_its_turn(sizes, slots, order):
     seen, p = deployed(of_splits(*sizes), slots)
     assert seen == [(0, order)]
     p.run()
@@ -51,7 +52,7 @@ def test_only_what_stands_out_goes_before_its_turn(sizes, slots, order):
 
 
 def test_the_longest_get_the_slots_and_the_rest_its_turn():
-    seen, p = deployed(of_splits(10, 11, 9, 50, 10, 30, 10), 2, **{SPECULATIVE_ENABLED.key: True})
+    seen, p = deployed(of_splits(10, 10, 9, 50, 10, 30, 10), 2, **{SPECULATIVE_ENABLED.key: True})
     assert seen == [(0, [3, 5])]
     p.finish((0, 3, 0))
     assert seen[1:] == [(0, [0])]

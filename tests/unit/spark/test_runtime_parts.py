@@ -349,6 +349,23 @@ def test_late_work_is_done_when_the_process_ends(no_threads):
     assert done == ["soon", "at once"]
 
 
+def test_the_end_waits_for_late_work_that_has_begun():
+    late, begun, goes_on, done = _Late(), threading.Event(), threading.Event(), []
+
+    def work():
+        begun.set()
+        goes_on.wait(600)
+        done.append("done")
+
+    late.add(work, 0.0)
+    assert begun.wait(600)
+    ends = threading.Thread(target=late.run_all)
+    ends.start()
+    goes_on.set()
+    ends.join(600)
+    assert done == ["done"] and not ends.is_alive()
+
+
 def test_shares_of_a_result_cover_it_once():
     gate = GateDescriptor(0, 3, np.zeros(7, dtype=np.int64), np.zeros(7, dtype=np.int64), False)
     shares = shares_of(gate, 4)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.accumulators import INT_ACCUMULATOR_PARAM, Accumulator, _accumulatorRegistry
+from pyspark.core.broadcast import _from_id
 
-from firesteel import ExecutionEnvironment
+from firesteel import ExecutionEnvironment, SlotSharingGroup
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
 from firesteel.errors import UsageError
@@ -71,3 +73,25 @@ def test_a_stream_is_named_however_it_is_held(way):
     job = compile_job([collected(stream.map_in_arrow(make(stream), "a bigint")._pipeline)], env.options, "job")
     with pytest.raises(UsageError, match=f"{said} of the driver only \\(type DataStream\\)"):
         serialise_programs(job)
+
+
+class Sent:
+    """Pickled as a broadcast variable is."""
+
+    def __reduce__(self):
+        return _from_id, (0,)
+
+
+@pytest.mark.parametrize("what", ["an accumulator", "a broadcast variable"])
+def test_shared_variables_of_spark_are_refused_where_others_than_its_workers_run_the_step(what):
+    held = Accumulator(-1, 0, INT_ACCUMULATOR_PARAM) if what == "an accumulator" else Sent()
+    _accumulatorRegistry.pop(-1, None)
+
+    def compiled(group):
+        env = ExecutionEnvironment()
+        stream = env.from_arrow(pa.table({"a": [1]})).map_in_arrow(Taking(held), "a bigint").slot_sharing_group(group)
+        return compile_job([collected(stream._pipeline)], env.options, "job")
+
+    serialise_programs(compiled(SlotSharingGroup("cpu", 1.0, "1 GiB")))
+    with pytest.raises(UsageError, match=f"uses {what} of Spark"):
+        serialise_programs(compiled(SlotSharingGroup("gpu", 1.0, "1 GiB", external_resources={"gpu": 1.0})))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import sys
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.pandas import types as pyspark_types
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import Row, StructType
 
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
-from firesteel.spark.session import java, versions
+from firesteel.spark.session import java, older_rows, versions
 from firesteel.spark.session import sessions as session
 
 
@@ -55,6 +59,34 @@ def test_an_older_pyspark_gives_timestamps_in_the_zone_that_was_asked_for(monkey
     assert found.field("n") == pa.field("n", pa.timestamp("us"), nullable=False)
     assert found.field("s").type == pa.struct([("a", pa.list_(there)), ("m", pa.map_(pa.string(), there))])
     assert found.field("i").type == pa.int32()
+
+
+def test_an_older_pyspark_gives_the_rows_of_a_newer_one():
+    """Of the values that the JVM would have given it: bytes are a bytearray there."""
+    moments = [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2024, 10, 27, 1, 30), None]
+    utc, local = (pa.array(moments, kind) for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")))
+    table = pa.table(
+        {
+            "n": [1, None, 3],
+            "d": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("0.00")], pa.decimal128(9, 2)),
+            "day": [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)],
+            "utc": utc,
+            "local": local,
+            "bytes": [b"a", None, b""],
+            "list": pa.array([[moments[0], None], [], None], pa.list_(pa.timestamp("us", "UTC"))),
+            "map": pa.array([[("k", moments[1].date())], None, []], pa.map_(pa.string(), pa.date32())),
+            "struct": pa.array([{"a": moments[1], "b": [{"c": b"x"}]}, None, {"a": None, "b": None}]),
+        }
+    )
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+    newer = ArrowTableToRowsConversion.convert(table, schema, binary_as_bytes=False)
+    older = older_rows.rows_of_table(table, schema)
+    assert older == newer
+    assert repr(older) == repr(newer)
+    assert older_rows.rows_of_table(table.select([]), StructType()) == [Row()] * 3
+    late = pa.table({"t": pa.array([1 << 62], pa.timestamp("us"))})
+    with pytest.raises((OverflowError, ValueError)):
+        older_rows.rows_of_table(late, from_arrow_schema(late.schema, prefer_timestamp_ntz=True))
 
 
 def test_a_pyspark_that_wants_distutils_where_there_is_none_says_what_to_install(monkeypatch):

@@ -20,6 +20,7 @@ from firesteel.errors import PartitionException, UsageError
 from firesteel.package_files import contents
 from firesteel.spark.session.shipping import build_zip
 from firesteel.task.batches import DEFAULT_SIZE, BatchSize
+from firesteel.task.functions import user_code
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas, input_batches
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
 from firesteel.task.functions.pandas_conversion import to_dataframe
@@ -499,3 +500,34 @@ print(is_foreign("/home/me/firesteel/spark/steps.py"))
     )
     lines = ran.stdout.split()
     assert shipped in lines[0] and lines[1:] == ["True", "False"], ran.stderr
+
+
+def test_the_time_of_a_function_leaves_out_its_waits_for_rows_and_for_whoever_takes_its_own(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(user_code, "perf_counter", lambda: now[0])
+
+    def late():
+        for number in range(2):
+            now[0] += 10
+            yield pa.record_batch({"n": [number]})
+
+    def working(batches):
+        now[0] += 1
+        for batch in batches:
+            now[0] += 2
+            yield batch
+        now[0] += 3
+
+    timed = context(tmp_path, ran={})
+    for _ in MapInArrow("work", working, N, size=BatchSize(1)).apply(late(), timed):
+        now[0] += 100
+    grouped = pa.table({"k": [1, 1], "n": [3, 4]})
+
+    def first(table):
+        now[0] += 7
+        return table.slice(0, 1)
+
+    collect(
+        ApplyInArrow("group", first, ("k",), grouped.schema).apply_unit([unit(grouped, timed)], timed), grouped.schema
+    )
+    assert timed.ran == {"work": 8.0, "group": 7.0}

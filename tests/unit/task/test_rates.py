@@ -79,7 +79,7 @@ def most_within(calls, seconds):
     return most
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2, 3))])
 def test_executors_that_come_and_go_never_pass_the_limit(tmp_path, seed):
     cluster = Cluster(tmp_path, 200, seed, [2, 1, 3])
     for executor in cluster.executors:
@@ -139,6 +139,7 @@ def test_without_others_nothing_is_asked_of_the_storage(tmp_path):
     assert GRAIN_SECONDS < 0.1
 
 
+@pytest.mark.full  # the tests above turn the clock themselves
 def test_two_event_loops_share_a_limit_in_real_time(tmp_path, monkeypatch):
     for name, seconds in (("LOOK_SECONDS", 0.1), ("VALID_SECONDS", 0.3), ("GONE_SECONDS", 1.0)):
         monkeypatch.setattr(rates, name, seconds)

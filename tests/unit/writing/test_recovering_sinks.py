@@ -8,6 +8,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+from dying_files import Died, dying
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
@@ -19,35 +20,6 @@ SCHEMA = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 OLD = [(0, 1), (1, 2), (2, 3)]
 NEW = [[(0, 10), (3, 11)], [(0, 12)], []]
 NOTHING = [[], []]
-CALLS = (
-    *("create_dir", "move", "delete_file", "delete_dir", "get_file_info"),
-    *("open_output_stream", "open_input_stream", "open_input_file"),
-)
-
-
-class Died(BaseException):
-    pass
-
-
-class Dying:
-    """Counts a process's calls, and lets none through from the ``left``-th on."""
-
-    left = None
-
-    def call(self, name, *args, **options):
-        if self.left is not None:
-            if self.left == 0:
-                raise Died
-            self.left -= 1
-        return getattr(self.base, name)(*args, **options)
-
-
-def dying(base):
-    """The file system ``base``, of a process that can die."""
-    calls = {name: lambda self, *args, _name=name, **options: self.call(_name, *args, **options) for name in CALLS}
-    made = type("DyingFiles", (Dying, type(base)), calls)()
-    made.base = base
-    return made
 
 
 @pytest.fixture(params=["local", "elsewhere"])

@@ -79,8 +79,10 @@ def _show(
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         return SPARKS  # it says what is wrong
 
+    from firesteel.spark.session.versions import local_dataframe
+
     def text(table: pa.Table) -> str:
-        local = frame.sparkSession.createDataFrame(table, frame.schema)
+        local = local_dataframe(table, frame.schema, frame.sparkSession)
         return str(local._show_string(n, truncate, vertical))
 
     return active.answer(frame, "show", text, lambda: frame.limit(n + 1))

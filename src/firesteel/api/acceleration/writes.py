@@ -25,12 +25,13 @@ _ENDS_V2 = ("create",)
 _SPARKS_V2 = ("append", "overwrite", "overwritePartitions", "replace", "createOrReplace")
 """Only tables of other catalogs than the session's own take them, each by rules of its own."""
 _SETTINGS = {
-    *("source", "curmode", "extraOptions", "partitioningColumns", "bucketColumnNames", "numBuckets", "sortColumnNames"),
-    "clusteringColumns",
+    *("source", "curmode", "extraOptions", "partitioningColumns", "bucketColumnNames", "numBuckets", "sortColumnNames")
 }
-_SETTINGS_V2 = {"provider", "options", "properties", "partitioning", "clustering"}
-_LATER = {"_withSchemaEvolution"}
+_SETTINGS_V2 = {"provider", "options", "properties", "partitioning"}
+_LATER = {"clusteringColumns", "clustering", "_withSchemaEvolution"}
 """Settings that only newer Sparks have."""
+_CALLED = {"mode": "curmode"}
+"""Settings under the names of Spark 3.5."""
 _OWN = {"df", "ds", "sparkSession", "tableName", "logicalPlan"}
 """Fields that a writer has of its DataFrame and its table."""
 
@@ -77,7 +78,7 @@ def _written_to(name: str) -> Action:
         java = writer._jwriter
 
         def end(method: str, *given: Any) -> Any:
-            table = ".".join(f"`{part.replace('`', '``')}`" for part in _parts(writer._spark, java))
+            table = ".".join(f"`{part.replace('`', '``')}`" for part in _parts(java))
 
             def check(read: Sequence[str]) -> None:
                 _known(java, _SETTINGS_V2)
@@ -122,7 +123,8 @@ def _fields(java: Any) -> dict[str, Any]:
     while kind is not None and kind.getName() != "java.lang.Object":
         for field in kind.getDeclaredFields():
             field.setAccessible(True)
-            found[str(field.getName())] = field
+            name = str(field.getName())
+            found[_CALLED.get(name, name)] = field
         kind = kind.getSuperclass()
     return found
 
@@ -144,10 +146,9 @@ def _over(fresh: Any, java: Any) -> Any:
     return fresh
 
 
-def _parts(session: Any, java: Any) -> list[str]:
-    return [
-        str(part) for part in session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(_setting(java, "tableName"))
-    ]
+def _parts(java: Any) -> list[str]:
+    name = _setting(java, "tableName")
+    return [str(name.apply(i)) for i in range(name.size())]
 
 
 WRITES: dict[str, Action] = {name: _written(name) for name in _ENDS}

@@ -18,11 +18,12 @@ import pyarrow as pa
 from firesteel.api.connectors.spark_formats import check_table, hidden, said
 from firesteel.api.ddl import check_spark_types
 from firesteel.connectors.base import PUBLISHING, Recovered
+from firesteel.connectors.datasets import DatasetName, dataset_of_url
 from firesteel.connectors.files.paths import as_paths, is_local
 from firesteel.connectors.files.writing.sinks import FileCommit
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import check_text_schema
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 
 _EXACT = {"__globPaths__": "false"}
 """With this Spark's readers take a path as it is: its folders may be named with brackets, braces or stars."""
@@ -122,7 +123,7 @@ class _SparkSink(ParquetSink):
     def _refuse_existing(self, path: str, other: str = "mode='overwrite'") -> None:
         """Raises UsageError if there is something at ``path`` already, or Spark cannot look."""
         if self._exists(path):
-            raise UsageError(
+            raise OutputExistsError(
                 f"The output {self.output} exists already.",
                 hint=f"Choose another path, remove it first, or write with {other}.",
             )
@@ -152,6 +153,9 @@ class SparkFileSink(_SparkSink):
         super().check(schema)
         if self.mode == "error":
             self._refuse_existing(self.url)
+
+    def datasets(self) -> list[DatasetName]:
+        return [dataset_of_url(self.url)]
 
     def _can_be_written_again(self) -> bool:
         return self.mode == "overwrite" or not self._exists(self.url)
@@ -199,6 +203,14 @@ class SparkFormatSink(_SparkSink):
             check_table(self.session, self._options, self.save_mode)
         elif self.path is not None and self.save_mode == "error":
             self._refuse_existing(self.path, "mode='append', 'overwrite' or 'ignore'")
+
+    @property
+    def writes_all_rows(self) -> bool:
+        return self.save_mode != "ignore"
+
+    def datasets(self) -> list[DatasetName]:
+        """Of a format without a path, such as a database's, nothing is told: its address is in options that may hold passwords."""
+        return [] if self.path is None else [dataset_of_url(self.path)]
 
     def _can_be_written_again(self) -> bool:
         if self.save_mode == "overwrite":

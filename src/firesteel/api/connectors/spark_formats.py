@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from firesteel.api.ddl import dataframe_schema
 from firesteel.connectors.files.paths import as_paths, first_line
-from firesteel.errors import UsageError
+from firesteel.errors import OutputExistsError, UsageError
 
 _BUILT_IN = ("avro", "binaryFile", "csv", "jdbc", "json", "kafka", "noop", "orc", "parquet", "text", "xml")
 _PACKAGES = {
@@ -131,7 +131,7 @@ def check_table(session: Any, options: Mapping[str, str], mode: str) -> None:
             hint="Check the options url, user and password.",
         ) from error
     if exists and mode == "error":
-        raise UsageError(
+        raise OutputExistsError(
             f"The table {_option(options, 'dbtable')} exists already.",
             hint="Choose another, or write with mode='append', 'overwrite' or 'ignore'.",
         )

@@ -17,6 +17,7 @@ from firesteel.options.layers import surroundings
 from firesteel.report.history import JobHistory
 from firesteel.report.scripts import not_a_script
 from firesteel.report.streams import is_stream
+from firesteel.ui.process import page_of
 from firesteel.view.notebook.shell import show_tables
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class History(JobTables):
     def _history(self) -> JobHistory:
         return JobHistory(self._records)
 
+    def _id(self) -> str:
+        return self.job_id
+
     def _job_records(self) -> Sequence[AnyJournalRecord]:
         return self._records
 
@@ -64,7 +68,8 @@ class History(JobTables):
         from firesteel.scheduler.kernel.records import AnyRecord
         from firesteel.view.notebook.job import job_html
 
-        return job_html(record for record in self._records if isinstance(record, AnyRecord))
+        records = (record for record in self._records if isinstance(record, AnyRecord))
+        return job_html(records, page_of(self.job_id))
 
     def __repr__(self) -> str:
         return f"History({self.job_name!r}, {self.job_id}, {self.status})"

@@ -16,10 +16,10 @@ from firesteel.humanize import format_seconds
 from firesteel.journal.file import AnyJournalRecord, read
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import AnyRecord, Decision
+from firesteel.ui.process import page_of
 
 if TYPE_CHECKING:
-    from firesteel.spark.driver.outcome import JobOutcome
-    from firesteel.spark.driver.runtime import JobRun
+    from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,15 @@ class JobResult(JobTables):
     def _records(self) -> Sequence[AnyJournalRecord]:
         return read(self.journal) if self.journal is not None else list(self.decision_records)
 
+    def _id(self) -> str:
+        return self.job_id
+
     def _job_records(self) -> Sequence[AnyJournalRecord]:
         return self._records
 
     def _repr_html_(self) -> str:
         """In a notebook: its graph, its vertices, when attempts ran, what was decided."""
-        return _html(self.journal, repr(self))
+        return _html(self.journal, repr(self), page_of(self.job_id))
 
     def __repr__(self) -> str:
         return f"JobResult({self.job_name!r}, {self.job_id}, {format_seconds(self.duration)})"
@@ -59,7 +62,7 @@ class LocalResult(JobResult):
         return f"{self.job_name}: computed in this process, each step in one subtask; nothing was decided."
 
 
-Again = tuple["JobRun", Callable[[FiresteelError], object]]
+Again = tuple["SubmittedJob", Callable[[FiresteelError], object]]
 """A job in the place of another, and what is called with its failure."""
 
 
@@ -68,7 +71,7 @@ class JobClient:
 
     def __init__(
         self,
-        run: JobRun,
+        run: SubmittedJob,
         failed: Callable[[FiresteelError], object] = lambda _error: None,
         again: Callable[[FiresteelError], Again | None] = lambda _error: None,
     ) -> None:
@@ -108,7 +111,7 @@ class JobClient:
             if not self._begun_again(run, outcome.error):
                 raise _for_this_caller(outcome.error)
 
-    def _begun_again(self, run: JobRun, error: FiresteelError) -> bool:
+    def _begun_again(self, run: SubmittedJob, error: FiresteelError) -> bool:
         """Returns True if another job does the work of this one now; its id and status are then those of this object."""
         with self._lock:
             if self._run is not run:  # by another thread
@@ -130,14 +133,14 @@ class JobClient:
 
     def _repr_html_(self) -> str:
         """In a notebook: as a result's, as far as the job has come."""
-        return _html(self._run.journal, repr(self))
+        return _html(self._run.journal, repr(self), page_of(self.job_id))
 
     def __repr__(self) -> str:
         return f"JobClient({self._run.job_name!r}, {self.job_id}, {self.status().value})"
 
 
-def _html(journal: Path | None, otherwise: str) -> str:
-    """``otherwise``: said of a job whose journal cannot be read (any more), or has nothing yet."""
+def _html(journal: Path | None, otherwise: str, page: str) -> str:
+    """``otherwise``: said of a job whose journal cannot be read (any more), or has nothing yet; ``page``: its address, or empty."""
     from firesteel.view.notebook.job import job_html
     from firesteel.view.notebook.markup import note
 
@@ -145,7 +148,7 @@ def _html(journal: Path | None, otherwise: str) -> str:
         records = [] if journal is None else [record for record in read(journal) if isinstance(record, AnyRecord)]
     except UsageError:
         records = []
-    return job_html(records) if records else note(otherwise)
+    return job_html(records, page) if records else note(otherwise)
 
 
 def _result_of(outcome: JobOutcome) -> JobResult:

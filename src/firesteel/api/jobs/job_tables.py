@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from firesteel.journal.file import AnyJournalRecord
-from firesteel.report.explain import explain
+from firesteel.report.explain import explain, find_vertex
+from firesteel.report.history import JobHistory
+from firesteel.ui.process import page_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class JobTables:
+class JobTables(ABC):
     """Each table is made when first asked for, and kept."""
 
+    @abstractmethod
+    def _id(self) -> str:
+        """Of the job."""
+
+    @abstractmethod
     def _job_records(self) -> Sequence[AnyJournalRecord]:
-        raise NotImplementedError
+        """All there are."""
 
     @cached_property
     def decisions(self) -> pa.Table:
@@ -49,4 +57,9 @@ class JobTables:
 
     def explain(self, vertex: int | str | None = None) -> str:
         """Every decision and its reason, in sentences; of one vertex, given by id or name, or of the whole job."""
-        return explain(self._job_records(), vertex)
+        records, page = self._job_records(), page_of(self._id())
+        told = explain(records, vertex)
+        if not page:
+            return told
+        own = "" if vertex is None else f"/vertices/{find_vertex(JobHistory(records), vertex).id}"
+        return f"{told}\n\nIts page: {page}{own}"

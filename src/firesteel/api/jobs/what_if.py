@@ -68,6 +68,11 @@ def compare(records: Sequence[JournalRecord], values: Mapping[str, Any]) -> list
     return [_compared(last[vertex], values, replay) for vertex in sorted(last)]
 
 
+def joins_again(records: Sequence[JournalRecord], values: Mapping[str, Any]) -> list[Redecided]:
+    """Each join that was decided, as it was and as it would be, in the order of their decisions. Raises UsageError."""
+    return replay_joins(records, _join_options(_options(values))).joins
+
+
 def _options(values: Mapping[str, Any]) -> Options:
     """Raises UsageError."""
     options = parsed(values, JOIN_OPTIONS).options

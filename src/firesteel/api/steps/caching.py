@@ -25,8 +25,7 @@ from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
-    from firesteel.spark.driver.outcome import JobOutcome
-    from firesteel.spark.driver.runtime import JobRun
+    from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class _Filled:
 
 @dataclass(frozen=True, slots=True)
 class _Filling:
-    run: JobRun
+    run: SubmittedJob
     compiled: CompiledJob
     handle: int
 
@@ -58,7 +57,7 @@ class Cache:
         self._filling: _Filling | None = None
         self._claimed = False
         """A job that will fill it is being started or runs."""
-        self._readers: weakref.WeakSet[JobRun] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[SubmittedJob] = weakref.WeakSet()
 
     @property
     def is_filled(self) -> bool:
@@ -87,7 +86,7 @@ class Cache:
             self._claimed = self._claimed or mine
             return mine
 
-    def started(self, run: JobRun, compiled: CompiledJob, handle: int) -> None:
+    def started(self, run: SubmittedJob, compiled: CompiledJob, handle: int) -> None:
         """The job that claimed it runs. What it keeps goes when it ends, if it was dropped between."""
         filling = _Filling(run, compiled, handle)
         with self._lock:
@@ -101,7 +100,7 @@ class Cache:
         with self._lock:
             self._claimed = False
 
-    def read_by(self, run: JobRun) -> None:
+    def read_by(self, run: SubmittedJob) -> None:
         self._readers.add(run)
 
     def lost(self, why: str) -> None:
@@ -153,7 +152,7 @@ class Cache:
         self._filled = _Filled(outcome, rows, source)
 
 
-def _release_behind(filled: _Filled, readers: Sequence[JobRun]) -> None:
+def _release_behind(filled: _Filled, readers: Sequence[SubmittedJob]) -> None:
     for run in readers:
         run.result()
     filled.release()
@@ -201,7 +200,7 @@ class CacheUse:
         use.ends, use.fills = kept.ends, kept.fills
         return use
 
-    def started(self, run: JobRun, compiled: CompiledJob) -> None:
+    def started(self, run: SubmittedJob, compiled: CompiledJob) -> None:
         for cache, _ in self.reads:
             cache.read_by(run)
         for handle, cache in self.fills.items():

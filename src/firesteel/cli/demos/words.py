@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.humanize import format_bytes, format_seconds, plural, printable
-from firesteel.options import JOURNAL_DIR, PROGRESS, Options
+from firesteel.options import JOURNAL_DIR, PROGRESS, UI_ENABLED, Options
 
 PARTS = ("identifiers", "modules")
 
@@ -38,9 +38,8 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     result = env.execute("identifiers of all Python sources")
     print(f"\nDone in {format_seconds(result.duration)}. The identifiers used most:\n")
     with tempfile.TemporaryDirectory(prefix="firesteel-demo-") as aside:  # 'explain last' is to mean the job above
-        quiet = ExecutionEnvironment(
-            master=master, options=Options(options).with_values({PROGRESS.key: False, JOURNAL_DIR.key: aside})
-        )
+        unseen = {PROGRESS.key: False, UI_ENABLED.key: False, JOURNAL_DIR.key: aside}
+        quiet = ExecutionEnvironment(master=master, options=Options(options).with_values(unseen))
         quiet.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
     print(printable(f"\nWhat was decided, and why:\n\n{result.explain()}"))
     print(printable(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out, result.job_id)}"))

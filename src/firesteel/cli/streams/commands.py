@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, no_script, number, show, whole
+from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, Ui, given_options, no_script, number, show, whole
 from firesteel.cli.streams.output import as_json_text, ended
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
@@ -72,13 +72,14 @@ def run(
     config: Config = None,
     master: Master = None,
     quiet: Quiet = False,
+    with_ui: Ui = False,
 ) -> None:
     """Run the stream of a script.
 
     The script defines build(spark), which returns a DataStreamWriter that is not started. Ctrl-C lets the running batch
     finish and stops; a second one stops at once.
     """
-    options = given_options(option, quiet, config)
+    options = given_options(option, quiet, config, with_ui=with_ui)
     if not Path(script).is_file():
         raise no_script(script)
     from firesteel.cli.streams.run import StreamJob, run_stream

@@ -1,13 +1,13 @@
 """The rows that sources need not read, by the joins behind them: found before the job runs, for ``scheduler.joins.runtime_filters``.
 
 From each side of a join whose rows come out only where they match, a key column is followed back to the source that it comes from:
-through projections, filters, and joins that hand it on. Whatever else looks at rows on the way, or reads them beside the join, ends
+through projections, filters, unions, and joins that hand it on. Whatever else looks at rows on the way, or reads them beside the join, ends
 the search. An expression on the way that raises on a row does not when the row is not read: it would have matched nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from firesteel.model.job_graph import JobGraph, JobVertex, RuntimeFilter
@@ -44,10 +44,10 @@ def runtime_filters(graph: JobGraph) -> dict[int, tuple[RuntimeFilter, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """A join of two inputs, each of which is a gate of the vertex or what another operator of it gives."""
+    """A join of two inputs, each of which is gates of the vertex, or what other operators of it give: several are a union."""
 
     operator: HashJoin
-    inputs: tuple[FromGate | FromOperator, ...]
+    inputs: tuple[tuple[FromGate | FromOperator, ...], ...]
 
 
 def _tree(program: VertexProgram) -> FromOperator | None:
@@ -69,9 +69,7 @@ def _joins(node: FromOperator | None) -> Iterator[_Join]:
 
 
 def _as_join(node: FromOperator) -> _Join | None:
-    if not isinstance(node.operator, HashJoin) or any(len(members) != 1 for members in node.inputs):
-        return None
-    return _Join(node.operator, tuple(members[0] for members in node.inputs))
+    return _Join(node.operator, node.inputs) if isinstance(node.operator, HashJoin) else None
 
 
 class _Search:
@@ -80,8 +78,8 @@ class _Search:
 
     def filters(self, vertex: JobVertex, join: _Join, side: int) -> Iterator[tuple[int, RuntimeFilter]]:
         """Filters of the sources of one side of a join, by the keys of the other one."""
-        build = join.inputs[1 - side]
-        if not isinstance(build, FromGate):  # nobody has it before the join itself runs
+        build, *others = join.inputs[1 - side]
+        if others or not isinstance(build, FromGate):  # nobody has it, whole, before the join itself runs
             return
         dataset = vertex.inputs[build.gate].dataset
         if self._graph.datasets[dataset].order is not None:  # its ranges are not decided yet
@@ -91,11 +89,15 @@ class _Search:
         own, other = join.operator.keys[side], join.operator.keys[1 - side]
         found: dict[int, list[tuple[str, str]]] = {}
         for column, key in zip(own, other, strict=True):
-            for source, origin in self._of_input(vertex, join.inputs[side], column):
+            for source, origin in self._of_side(vertex, join.inputs[side], column):
                 found.setdefault(source, []).append((key, origin))
         for source, pairs in found.items():
             keys, columns = zip(*pairs, strict=True)
             yield source, RuntimeFilter(vertex.id, 1 - side, dataset, keys, columns, self._drops_rows(dataset, set()))
+
+    def _of_side(self, vertex: JobVertex, members: Sequence[FromGate | FromOperator], column: str) -> Found:
+        for member in members:
+            yield from self._of_input(vertex, member, column)
 
     def _of_input(self, vertex: JobVertex, node: FromGate | FromOperator, column: str) -> Found:
         """The sources of a column of an operator's input."""
@@ -118,7 +120,7 @@ class _Search:
             return
         side, origin = _handed_on(join.operator, column)
         if side in _HANDED_ON[join.operator.how]:
-            yield from self._of_input(vertex, join.inputs[side], origin)
+            yield from self._of_side(vertex, join.inputs[side], origin)
 
     def _of_dataset(self, dataset: int, column: str) -> Found:
         """The sources of a column of a data set that nobody else reads."""

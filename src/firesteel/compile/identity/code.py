@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from firesteel.compile.identity.digests import digest
+from firesteel.compile.identity.marks import NOW
 
 _CONST = frozenset(dis.hasconst)
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
@@ -48,12 +49,14 @@ Read = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CodeFacts:
-    """``reads``: globals, or builtins. ``attributes``: all names of attributes that are read of anything."""
+    """``reads``: globals, or builtins. ``attributes``: all names of attributes that are read of anything. ``texts``: constants that may stand for
+    something else in each run (``marks.NOW``)."""
 
     digest: bytes
     reads: tuple[Read, ...]
     imports: tuple[Import, ...]
     attributes: frozenset[str]
+    texts: frozenset[str]
 
 
 @lru_cache(maxsize=4096)
@@ -87,6 +90,7 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
     reads: dict[Read, None] = {}
     imports: dict[Import, None] = {}
     attributes: set[str] = set()
+    texts: set[str] = set()
     begun: tuple[str, ...] = ()
     """The global that was read just now, and its attributes."""
     loaded: list[Any] = []
@@ -110,6 +114,7 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
         if opcode in _CONST:
             constant = code.co_consts[argument]
             loaded = [*loaded[-1:], constant]
+            texts |= NOW.intersection(_texts(constant))
             inner += [code_facts(constant)] if isinstance(constant, types.CodeType) else []
             parts.append(bytes((opcode,)) + _constant(constant))
         else:
@@ -120,7 +125,18 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
         reads |= dict.fromkeys(one.reads)
         imports |= dict.fromkeys(one.imports)
         attributes |= one.attributes
-    return CodeFacts(digest(*parts, *_signature(code)), tuple(reads), tuple(imports), frozenset(attributes))
+        texts |= one.texts
+    return CodeFacts(
+        digest(*parts, *_signature(code)), tuple(reads), tuple(imports), frozenset(attributes), frozenset(texts)
+    )
+
+
+def _texts(constant: Any) -> Iterator[str]:
+    if isinstance(constant, str):
+        yield constant
+    elif isinstance(constant, tuple | frozenset):
+        for one in constant:
+            yield from _texts(one)
 
 
 def _instructions(code: bytes) -> Iterator[tuple[int, int]]:

@@ -82,7 +82,7 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 def _global(walk: Walk, function: types.FunctionType, name: str, path: tuple[str, ...], reader: str) -> bytes:
     names = function.__globals__
     if name not in names:
-        if hasattr(builtins, name):
+        if hasattr(builtins, name) and not _is_of_dataclasses(function, name):
             walk.uses(f"builtins.{name}")
         return of_names("builtin", name)
     value = names[name]
@@ -92,6 +92,13 @@ def _global(walk: Walk, function: types.FunctionType, name: str, path: tuple[str
         walk.uses(".".join((str(value.__module__), value.__qualname__, *path)))
     key = ("global", walk.known.namespace(names), name)
     return digest(of_names(name), walk.item(key, partial(_value_of_global, walk, name, value, reader)))
+
+
+def _is_of_dataclasses(function: types.FunctionType, name: str) -> bool:
+    """Returns whether a function reads this builtin as those that any dataclass has do: to be a key, and not to show itself within itself."""
+    if name == "hash":
+        return function.__name__ == "__hash__"
+    return name == "id" and function.__globals__.get("__name__") in ("dataclasses", "reprlib")
 
 
 def _value_of_global(walk: Walk, name: str, value: Any, reader: str) -> bytes:

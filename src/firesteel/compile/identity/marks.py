@@ -12,10 +12,14 @@ _NETWORK = "speaks with other programs"
 _CLOCK = "reads the clock"
 _CHANCE = "draws at random"
 _PLACE = "looks at the process or machine that it runs on"
+RANDOM_ROWS = f"{_CHANCE} (an expression with random())"
+NOW = frozenset(("now", "today"))
+"""Constants that libraries take for the present time: ``pandas.to_datetime("now")``."""
 
 _BUILTINS = {
     **dict.fromkeys(("eval", "exec", "compile", "__import__", "globals", "locals", "vars"), _CODE),
     **dict.fromkeys(("open", "input", "breakpoint"), _FILES),
+    **dict.fromkeys(("hash", "id"), _PLACE),
 }
 _MODULES = {
     **dict.fromkeys(("importlib", "runpy", "pkgutil", "imp"), _CODE),
@@ -31,7 +35,7 @@ _MODULES = {
         ),
         _NETWORK,
     ),
-    **dict.fromkeys(("random", "secrets", "uuid", "numpy.random"), _CHANCE),
+    **dict.fromkeys(("random", "secrets", "uuid", "numpy.random", "torch.random", "tensorflow.random"), _CHANCE),
     **dict.fromkeys(("platform", "getpass", "pwd", "resource", "psutil", "os", "sys", "threading", "multiprocessing", "gc", "inspect"), _PLACE),
     "time": _CLOCK,
 }  # fmt: skip
@@ -47,6 +51,12 @@ _HARMLESS = (
 _ATTRIBUTES = {
     **dict.fromkeys(("now", "utcnow", "today"), _CLOCK),
     **dict.fromkeys(("environ", "getenv"), _PLACE),
+    **dict.fromkeys(
+        (
+            "random", "sample", "shuffle", "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "multinomial", "bernoulli",
+        ),
+        _CHANCE,
+    ),
     **dict.fromkeys(
         (
             "open", "read_text", "read_bytes", "iterdir", "rglob", "scandir", "listdir", "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "from_pretrained",
@@ -70,13 +80,20 @@ def outside(name: str) -> str | None:
     if any(name == one or name.startswith(f"{one}.") for one in _HARMLESS):
         return None
     parts = name.split(".")
-    found = (_MODULES.get(".".join(parts[:count])) for count in range(1, len(parts) + 1))
+    found = [_MODULES.get(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
+    if module != "firesteel":  # whose steps may be called alike
+        found.append(_ATTRIBUTES.get(parts[-1]))  # ``from pandas import read_csv``
     return _said(next(filter(None, found), None), name) if dot else None
 
 
 def attribute_outside(name: str) -> str | None:
     """The same of an attribute, whatever it is one of."""
     return _said(_ATTRIBUTES.get(name), f".{name}")
+
+
+def text_outside(text: str) -> str | None:
+    """The same of a text in code."""
+    return f"{_CLOCK} ('{text}')" if text in NOW else None
 
 
 def imports_outside(module: str) -> str | None:

@@ -121,17 +121,15 @@ def _place(top: str) -> Path | None:
 
 
 def is_installed(path: Path) -> bool:
-    """Returns whether it lies with Python, among installed packages, or with us."""
+    """True if it lies with Python, among installed packages, or with us."""
     text = f"{path}/"
-    return any(f"/{name}/" in text for name in _INSTALLED) or text.startswith(_installed())
+    return any(f"/{name}/" in text for name in _INSTALLED) or text.startswith(_installed_under())
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_under() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    return tuple(
-        f"{folder}/" for folder in (*(paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")), OURS)
-    )
+    return (*(f"{paths[kind]}/" for kind in ("stdlib", "platstdlib", "purelib", "platlib")), OURS)
 
 
 def python_version() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from firesteel.compile.identity.code import CodeFacts, Import
 from firesteel.compile.identity.digests import digest, of_names
-from firesteel.compile.identity.marks import attribute_outside, imports_outside
+from firesteel.compile.identity.marks import attribute_outside, imports_outside, text_outside
 from firesteel.compile.identity.modules import library_version
 from firesteel.compile.identity.sources import Source, Statement, absolute
 
@@ -52,6 +52,8 @@ def code(walk: Walk, facts: CodeFacts, package: str) -> None:
     """Looks into what code imports and reads of anything. ``package``: where relative imports begin."""
     for attribute in sorted(facts.attributes):
         walk.mark(attribute_outside(attribute))
+    for text in sorted(facts.texts):
+        walk.mark(text_outside(text))
     for one in facts.imports:
         _imported(walk, one, package)
 

@@ -25,8 +25,8 @@ from firesteel.task.services.map_async import MapAsync
 if TYPE_CHECKING:
     from firesteel.compile.identity.walk import Walk
 
-_OF_A_JOB = ("_staging", "_tag", "_job", "_held", "_published", "_gone")
-"""Attributes of a sink that it gets when a job begins."""
+_OF_A_JOB = ("_staging", "_tag", "_id", "_job", "_held", "_published", "_gone", "_again", "_ignored", "_session")
+"""Attributes of a sink that it gets when a job begins, or when it looks at what is there."""
 
 
 def is_ours(kind: type) -> bool:

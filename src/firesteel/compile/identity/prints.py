@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from firesteel.compile.identity.known import Known
 from firesteel.compile.identity.modules import library_version, python_version
 from firesteel.compile.identity.named import ALWAYS
 from firesteel.compile.identity.walk import Walk
+from firesteel.connectors.base import Split
 from firesteel.model.job_graph import JobVertex
 from firesteel.task.program import ResultOutput, SinkOutput, SourceHead, SparkHead, VertexProgram
 
@@ -43,9 +44,13 @@ class JobPrints:
         self._sinks: dict[int, tuple[Any, _SinkPrint]] = {}
         self.vertices = [self._of_vertex(job, vertex) for vertex in job.job_graph.vertices]
 
-    def program(self, program: VertexProgram) -> bytes:
-        """The digest of a program that was made since, of one or several of the job's: of a vertex that absorbed another."""
-        return self._of_program(program).program
+    def of_program(self, program: VertexProgram) -> VertexPrint:
+        """Of a program that was made since, of one or several of the job's: of a vertex that absorbed another. Says nothing of its input."""
+        return self._of_program(program)
+
+    def read(self, source: Any, splits: Sequence[Split]) -> bytes | None:
+        """Of all that a source reads; None: nobody can tell. What has changed since the fingerprints were made is not known."""
+        return inputs.input_prints(source, splits, self._now).whole
 
     def _of_vertex(self, job: CompiledJob, vertex: JobVertex) -> VertexPrint:
         made = self._of_program(vertex.program)

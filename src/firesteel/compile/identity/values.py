@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,11 @@ def data_digest(value: Any, encode: Encode) -> bytes | None:  # noqa: PLR0911 - 
             return _filesystem(value, encode)
         case _:
             return None
+
+
+def draws(value: Any) -> bool:
+    """Returns whether an expression gives other rows each time. As text, for it names the functions as they are called."""
+    return isinstance(value, pc.Expression) and re.search(r"\brandom\(", str(value)) is not None
 
 
 def shown(value: Any) -> str:  # noqa: PLR0911 - one line per kind

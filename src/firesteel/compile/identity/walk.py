@@ -21,7 +21,8 @@ from firesteel.compile.identity.code import code_facts
 from firesteel.compile.identity.digests import digest, never, of_data, of_names
 from firesteel.compile.identity.facts import Fact
 from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.marks import outside
+from firesteel.compile.identity.marks import RANDOM_ROWS, attribute_outside, outside
+from firesteel.compile.identity.values import draws
 
 _ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 _LONG = 1 << 16
@@ -174,6 +175,7 @@ class Walk:
         stands_for = ours.stand_in(self, value)
         if stands_for is not None:
             return b"d" + digest(self.encoded(type(value)), self.encoded(stands_for))
+        self.mark(RANDOM_ROWS if draws(value) else None)
         data = self.known.data(value, self.encoded)
         if data is not None:
             return b"d" + data
@@ -223,6 +225,7 @@ def _builtin(walk: Walk, value: types.BuiltinFunctionType) -> bytes:
     held = value.__self__
     if held is None or isinstance(held, types.ModuleType):
         return named.reference(walk, value.__module__ or "builtins", value.__qualname__)
+    walk.mark(attribute_outside(value.__name__))  # ``from torch import rand``
     return b"d" + walk.sequence(b"method", (value.__name__, held))
 
 

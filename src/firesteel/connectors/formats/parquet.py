@@ -32,6 +32,7 @@ from firesteel.connectors.files.shaping import gather, plain_schema, plain_type,
 from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
+from firesteel.connectors.formats.parquet_times import Times, top_level
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import FileRows, TaskContext
@@ -70,12 +71,7 @@ class Footer:
     """Per row group."""
     column_bytes: NDArray[np.int64]
     """Plain bytes, (row group, top-level column), the columns in this file's order."""
-    hybrid: bool
-    """True: Spark wrote it in the hybrid of the Julian and the Gregorian calendar."""
-    int96: frozenset[str]
-    """Columns of timestamps in the form that says nothing of a zone, nor has statistics."""
-    ends: frozenset[str]
-    """Columns of days and timestamps that may hold the first or the last value of their type, which some readers take for infinite."""
+    times: Times
 
 
 class ParquetSource(FooterSource[Footer]):
@@ -174,7 +170,7 @@ class ParquetSource(FooterSource[Footer]):
     def _plainly(self, footer: Footer, row_groups: tuple[int, ...]) -> FileRows | None:
         """The rows, if the file has all columns that are read, in the very types."""
         columns = self._columns_to_read()
-        odd = footer.int96 | footer.ends
+        odd = footer.times.int96 | footer.times.ends
         fields = [field for field in footer.schema if not pa.types.is_dictionary(field.type) and field.name not in odd]
         there = {field.name: plain_type(field.type) for field in fields}
         wanted = [self._file_schema.field(name) for name in columns]
@@ -388,8 +384,7 @@ def _read_footer(found: InputFiles, file: InputFile) -> Footer:
             if twice is not None:
                 raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
-            int96, ends = _int96(opened.metadata, schema), _ends(opened.metadata, schema)
-            return Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}), int96, ends)
+            return Footer(file, schema, rows, sizes, Times.of(opened.metadata, schema))
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
@@ -397,38 +392,6 @@ def _read_footer(found: InputFiles, file: InputFile) -> Footer:
         raise UsageError(
             f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
         ) from None
-
-
-def _int96(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    if not has_type(schema, pa.types.is_timestamp):
-        return frozenset()
-    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
-
-
-def _ends(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    """By the statistics; what has none may hold any value."""
-    times = {field.name for field in schema if pa.types.is_date32(field.type) or pa.types.is_timestamp(field.type)}
-    if not times:
-        return frozenset()
-    places = [(i, metadata.schema.column(i).path) for i in range(metadata.num_columns)]
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-    return frozenset(name for i, name in places if name in times and any(_reaches_end(g.column(i)) for g in groups))
-
-
-def _reaches_end(chunk: Any) -> bool:
-    told = chunk.statistics
-    if told is None or not told.has_min_max:
-        return told is None or not told.has_null_count or told.null_count < chunk.num_values
-    most = (1 << 31 if chunk.physical_type == "INT32" else 1 << 63) - 1
-    return not isinstance(told.max_raw, int) or told.max_raw >= most or told.min_raw <= -most
-
-
-def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
-    """By the version of Spark that wrote the file, and its own notes. INT96 came last, in Spark 3.1."""
-    version = metadata.get(b"org.apache.spark.version", b"4").split(b".")
-    old = [int(part) for part in version[:2] if part.isdigit()] < [3, 1]
-    return old or bool({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & set(metadata))
 
 
 def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
@@ -444,7 +407,7 @@ def _plain_column_bytes(metadata: Any, schema: pa.Schema) -> tuple[NDArray[np.in
     its type's width (4 bytes of offset for what has no fixed width).
     """
     top = {name: i for i, name in enumerate(schema.names)}
-    leaves = [_top_level(metadata.schema.column(i).path, top) for i in range(metadata.num_columns)]
+    leaves = [top_level(metadata.schema.column(i).path, top) for i in range(metadata.num_columns)]
     widths = [_width(schema.field(leaf).type) for leaf in leaves]
     rows = np.zeros(metadata.num_row_groups, np.int64)
     sizes = np.zeros((metadata.num_row_groups, len(schema)), np.int64)
@@ -455,16 +418,6 @@ def _plain_column_bytes(metadata: Any, schema: pa.Schema) -> tuple[NDArray[np.in
             chunk = group.column(i)
             sizes[g, leaf] += max(chunk.total_uncompressed_size, chunk.num_values * widths[i])
     return rows, sizes
-
-
-def _top_level(path: str, top: dict[str, int]) -> int:
-    """The column that a leaf ``a.list.element`` belongs to; names may have dots themselves, so the longest wins."""
-    parts = path.split(".")
-    for end in range(len(parts), 0, -1):
-        index = top.get(".".join(parts[:end]))
-        if index is not None:
-            return index
-    raise UsageError(f"The Parquet column '{path}' belongs to no column of the file's schema.")
 
 
 def _width(data_type: pa.DataType) -> int:

@@ -26,7 +26,7 @@ from firesteel.connectors.formats.parquet import Footer, ParquetSource
 from firesteel.connectors.tables.delta_log import Added, DeltaLog, LoggedFile, partition_texts
 from firesteel.connectors.tables.footer_statistics import statistics_of
 from firesteel.connectors.tables.sink import TableSink
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 
 
 class DeltaSink(TableSink):
@@ -48,7 +48,6 @@ class DeltaSink(TableSink):
     def _found(self, schema: pa.Schema) -> tuple[Location, Sequence[str] | None]:
         log = self._of_table()
         if not log.exists():
-            self._check_free()
             return self._place, None
         table = log.table()
         if self.mode in ("append", "overwrite", "overwrite_partitions"):
@@ -61,7 +60,7 @@ class DeltaSink(TableSink):
     def _check_free(self) -> None:
         selector = pafs.FileSelector(self._place.path, allow_not_found=True)
         if self._place.filesystem.get_file_info(selector):
-            raise UsageError(
+            raise OutputExistsError(
                 f"{self.label} holds files and is no Delta table.", hint="Choose another path, or remove it first."
             )
 
@@ -92,6 +91,10 @@ class DeltaSink(TableSink):
             log.commit(table, None, self._added(files), self._job)
         elif files:
             log.commit(table, self._replaced(log, table, files), self._added(files), self._job)
+
+    def _is_logged(self) -> bool:
+        log = self._of_table()
+        return log.exists() and log.table().transaction_version(self._job) is not None
 
     def _added(self, files: Sequence[tuple[str, PartFile]]) -> list[Added]:
         assert self._schema is not None and self._layout is not None

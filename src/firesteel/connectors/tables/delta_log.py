@@ -16,9 +16,10 @@ import pyarrow as pa
 from firesteel.connectors.files.partitions import NULL_NAME, Values, format_values
 from firesteel.connectors.files.writing.part_files import PartFile
 from firesteel.connectors.tables.footer_statistics import FileStatistics
-from firesteel.connectors.tables.library import as_usage, load, words
+from firesteel.connectors.tables.library import as_usage, words
 from firesteel.connectors.tables.transactions import Conflict, NotKnown
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.extras import load
 
 _WRITER_FEATURES = {
     *("appendOnly", "invariants", "changeDataFeed", "timestampNtz", "deletionVectors", "domainMetadata"),

@@ -15,10 +15,11 @@ from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
-from firesteel.connectors.tables.library import as_usage, load, words
+from firesteel.connectors.tables.library import as_usage, words
 from firesteel.connectors.tables.sink import TableSink
 from firesteel.connectors.tables.transactions import Conflict, NotKnown
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.extras import load
 
 Catalog = str | Mapping[str, str]
 _JOB = "firesteel.job"
@@ -107,13 +108,19 @@ class IcebergSink(TableSink):
                 return
             transaction = table.transaction()
         with self._told(catalog):
+            told = {_JOB: self._job}
             if self.mode == "overwrite":
-                _delete(transaction, None)
+                _delete(transaction, None, told)
             elif self.mode == "overwrite_partitions" and files:
-                _delete(transaction, self._partitions(transaction, paths))
+                _delete(transaction, self._partitions(transaction, paths), told)
             if paths:
-                transaction.add_files(paths, snapshot_properties={_JOB: self._job}, check_duplicate_files=False)
+                transaction.add_files(paths, snapshot_properties=told, check_duplicate_files=False)
             transaction.commit_transaction()
+
+    def _is_logged(self) -> bool:
+        catalog = opened(self._catalog, self.kind)
+        with as_usage(self.label):
+            return bool(catalog.table_exists(self.label)) and _has(catalog.load_table(self.label), self._job)
 
     def _partitions(self, transaction: Any, paths: list[str]) -> Any:
         """The condition of rows in the partitions that these files are of."""
@@ -156,12 +163,13 @@ class IcebergSink(TableSink):
             raise FiresteelError(f"The table {self.label} could not be changed: {words(error)}.") from error
 
 
-def _delete(transaction: Any, condition: Any) -> None:
+def _delete(transaction: Any, condition: Any, told: dict[str, str]) -> None:
+    """``told``: properties of the snapshot."""
     from pyiceberg.expressions import AlwaysTrue
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that nothing was there to be deleted
-        transaction.delete(AlwaysTrue() if condition is None else condition)
+        transaction.delete(AlwaysTrue() if condition is None else condition, told)
 
 
 def _has(table: Any, job: str) -> bool:
@@ -234,9 +242,11 @@ def iceberg_source(table: str, catalog: Catalog, snapshot: int | None = None) ->
     )
     if other is not None:
         raise UsageError(f"The table {table} has files of {other.value}.", hint="Read it with Spark.")
-    places = [place_of(task.file.file_path) for task in tasks] or [place_of(found.location())]
+    root = place_of(found.location())
+    places = [place_of(task.file.file_path) for task in tasks] or [root]
     files = tuple(
-        InputFile(p.path, t.file.file_size_in_bytes, p.path, WRITTEN_ONCE) for p, t in zip(places, tasks, strict=False)
+        InputFile(p.path, t.file.file_size_in_bytes, root.path, WRITTEN_ONCE)
+        for p, t in zip(places, tasks, strict=False)
     )
     listing = InputFiles(places[0].filesystem, places[0].prefix, files)
     schema = plain_schema(_without_large(wanted.as_arrow()))

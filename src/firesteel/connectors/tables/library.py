@@ -1,29 +1,14 @@
-"""The Python libraries of table formats: loaded where they are needed, and what they raise as sentences."""
+"""Errors of the Python libraries of table formats, as sentences."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import FiresteelError, UsageError
-
-
-def load(module: str, extra: str, step: str) -> Any:
-    """Raises UsageError where it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
-            raise
-        raise UsageError(
-            f"{step} needs the package {module}, which is not installed here, on the driver.",
-            hint=f"Run pip install 'firesteel[{extra}]'.",
-        ) from None
 
 
 @contextmanager

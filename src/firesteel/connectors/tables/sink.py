@@ -1,17 +1,22 @@
 """The base of sinks that write tables: Parquet files written aside, moved into the table's folder, and logged in one transaction.
 
 Nobody sees a file of a table before the log names it. So the move does not publish, the transaction does. It cannot be taken
-back, and comes after the sinks that can. What a driver leaves that is killed between the two is in no log: files for the table's own vacuum.
+back, and comes after the sinks that can. It bears the name of the job, by which a driver that goes on with one that was killed in the middle asks the log
+whether it is in there; if not, the files, staged or moved, are published under the same names. Where no driver goes on, what was moved is in no log: files for
+the table's own vacuum.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from firesteel.connectors.base import BEGUN, PUBLISHED, Recovered
+from firesteel.connectors.datasets import DatasetName, dataset_of
 from firesteel.connectors.files.partitions import check_partition_columns
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
@@ -29,7 +34,7 @@ from firesteel.connectors.files.writing.staging import Staging
 from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, ParquetPart, check_compression
 from firesteel.connectors.tables.column_types import table_schema
 from firesteel.connectors.tables.transactions import NotKnown, transact
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 
 MODES = ("error", "append", "overwrite", "overwrite_partitions", "ignore")
 
@@ -67,7 +72,19 @@ class TableSink:
         self.target: Location | None = None
         self._staging: Staging | None = None
         self._ignored = False
-        self._job = ""
+        self._id = self._job = ""
+        """The job whose name the staged files bear, and the name of the transaction."""
+        self._again = False
+        """A driver that died may have moved files, or written its transaction."""
+
+    def datasets(self) -> list[DatasetName]:
+        """The place of the table, as lineage names it; known once it was checked."""
+        return [] if self.target is None else [dataset_of(self.target)]
+
+    @property
+    def writes_all_rows(self) -> bool:
+        """False: not every row that it is given may be written."""
+        return self.mode != "ignore"
 
     # --- a table format's part ---
 
@@ -76,11 +93,18 @@ class TableSink:
         of this schema can be written, of a table that is there."""
         raise NotImplementedError
 
+    def _check_free(self) -> None:
+        """Raises OutputExistsError where files lie at the place of a table that is not there; those of a driver that died may."""
+
     def _log(self, files: Sequence[tuple[str, PartFile]]) -> None:
         """One transaction that adds files (the path in the target, and what was written), and removes what the mode says.
 
         Does nothing where the job's is in the log already. Raises Conflict, NotKnown, FiresteelError.
         """
+        raise NotImplementedError
+
+    def _is_logged(self) -> bool:
+        """The job's transaction is in the log. Raises FiresteelError where it cannot be asked."""
         raise NotImplementedError
 
     # --- driver, before ---
@@ -101,13 +125,17 @@ class TableSink:
             file_size=self._file_size if columns else None,
             keeps_columns=self.keeps_columns,
         )
-
-    def _agreed(self, given: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
-        if self.mode == "error":
-            raise UsageError(
+        if there is not None and self.mode == "error":
+            raise OutputExistsError(
                 f"The table {self.label} exists already.",
                 hint="Write with mode='append' or mode='overwrite', or to another place.",
             )
+        if there is None:
+            self._check_free()
+
+    def _agreed(self, given: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
+        if self.mode == "error":
+            return given
         if given and given != there and self.mode != "ignore":
             raise UsageError(
                 f"The table {self.label} is partitioned by {list(there)}, and partition_by is {list(given)}.",
@@ -132,9 +160,56 @@ class TableSink:
         if self._ignored:
             return
         remove_leftovers(self.target, keeps=True)
-        self._job = f"firesteel-{job_id}-{uuid.uuid4().hex[:12]}"
+        self._id, self._job = job_id, f"firesteel-{job_id}-{uuid.uuid4().hex[:12]}"
         self._staging = Staging(self.target, job_id)
         self._staging.make()
+
+    def state(self) -> dict[str, str]:
+        if self._staging is None:
+            return {"ignored": "yes"}
+        return {"id": self._id, "job": self._job, "parents": json.dumps(self._staging.parents)}
+
+    def recover(self, job_id: str, winners: Sequence[FileCommit], state: Mapping[str, str], *, step: str) -> Recovered:
+        """Raises UsageError where files that were to be published are gone, FiresteelError where the table cannot be asked."""
+        assert self.target is not None, "check comes before recover"
+        self._ignored = "ignored" in state
+        if self._ignored:
+            return Recovered(published=step == PUBLISHED)
+        own = state.get("id", job_id)
+        staging = Staging.taken_over(self.target, own, json.loads(state.get("parents", "[]")))
+        if step == BEGUN and (staging is None or "job" not in state):
+            if staging is not None:
+                staging.remove()
+            self.begin(job_id)
+            return Recovered(missing=tuple(range(len(winners))))
+        self._id, self._job, self._again = own, state["job"], step != BEGUN
+        if step == PUBLISHED or (self._again and self._is_logged()):
+            if staging is not None:
+                staging.remove()
+            return Recovered(published=True)
+        if staging is None:
+            if any(message.files for message in winners):
+                raise UsageError(
+                    f"Nothing was published to the table {self.label} when the driver died, and what it had written aside is gone.",
+                    hint="Run the script without resuming.",
+                )
+            staging = Staging(self.target, own)
+            staging.make()
+        self._staging = staging
+        return Recovered(missing=tuple(self._missing(staging, winners)))
+
+    def _missing(self, staging: Staging, winners: Sequence[FileCommit]) -> list[int]:
+        """Places of the messages whose files are neither staged nor, once they were being published, in the table's folder."""
+        assert self.target is not None
+        left = staging.missing(winners)
+        if not self._again:
+            return list(left)
+        names = [
+            (place, file, self._final_name(winners[place].subtask, file)) for place in left for file in left[place]
+        ]
+        with storage_errors(self.label):
+            infos = self.target.filesystem.get_file_info([f"{self.target.path}/{name}" for _, _, name in names])
+        return sorted({place for (place, file, _), info in zip(names, infos, strict=True) if info.size != file.bytes})
 
     # --- executor ---
 
@@ -160,14 +235,15 @@ class TableSink:
         if self._ignored:
             return
         assert self._staging is not None and self.target is not None, "begin comes before commit"
-        self._staging.verify(winners)
-        tag = self._job.rpartition("-")[2]
-        with storage_errors(self.label), Moves(self.target.filesystem) as moves:
+        if not self._again:  # else they were looked for, and may have been moved
+            self._staging.verify(winners)
+        staged, is_ours = self._staging.path, self._staging.is_ours
+        to_table = Moves(self.target.filesystem, again=self._again, inside=staged, is_ours=is_ours)
+        with storage_errors(self.label), to_table as moves:
             files: list[tuple[str, PartFile]] = []
             for message in winners:
                 for file in message.files:
-                    folder = f"{file.folder}/" if file.folder else ""
-                    path = f"{folder}part-{message.subtask:05d}-{file.number:05d}-{tag}.parquet"
+                    path = self._final_name(message.subtask, file)
                     moves.move(self._staging.place(file), f"{self.target.path}/{path}")
                     files.append((path, file))
             try:
@@ -179,6 +255,11 @@ class TableSink:
                     hint=f"They were if its history names {self._job}; else its next vacuum removes the files.",
                 ) from error
         self._staging.remove()
+
+    def _final_name(self, subtask: int, file: PartFile) -> str:
+        """In the table's folder: the same for every driver of the job."""
+        folder = f"{file.folder}/" if file.folder else ""
+        return f"{folder}part-{subtask:05d}-{file.number:05d}-{self._job.rpartition('-')[2]}.parquet"
 
     def _check_columns(self, there: pa.Schema, schema: pa.Schema) -> None:
         """Raises UsageError where the stream's columns are not those of the table. ``there``: the table's."""

@@ -24,6 +24,8 @@ CALL_MS, WAITED_MS = "callTimeMs", "waitedTimeMs"
 """Milliseconds of all calls together, and those in which the task had nothing to do but wait for them."""
 SET_UPS, SET_UP_MS, SET_UP_BYTES = "numSetUps", "setUpTimeMs", "setUpBytes"
 """Functions that had to be set up first, the milliseconds that took, and the bytes of those that it used, set up for it or earlier."""
+FUNCTION_MS, HELD_MS = "functionTimeMs", "heldTimeMs"
+"""Of executions that hold external resources: milliseconds that the function ran, and those in which they were held."""
 MOST_OF_ONE = frozenset({SET_UP_BYTES})
 """Of these the largest of one execution counts; all others are added up."""
 SAMPLED, SAMPLED_FILE = "sampledBytes", "sampledFileBytes"

@@ -29,6 +29,7 @@ from firesteel.results.reader import (
     ObjectName,
     blaming,
     chunks_of,
+    compact,
     decode_message,
     gathered,
 )
@@ -255,7 +256,7 @@ class RangeReader(GateReader):
         if number >= run.cut_from and keys.high is not None:
             high = rows_before(columns, self._order, keys.high, suffix)
             self._keep_beyond(batch, high, run, number, target)
-        return batch if high - low == batch.num_rows else batch.slice(low, max(high - low, 0))
+        return batch if high - low == batch.num_rows else compact(batch.slice(low, max(high - low, 0)))
 
     def _keep_beyond(self, batch: pa.RecordBatch, row: int, run: _Run, number: int, target: _Target) -> None:
         if row < batch.num_rows and (size := batch.nbytes) <= self._keep_bytes:
@@ -300,7 +301,7 @@ def _run(piece: Slice, index: RegionKeys, keys: KeyRange, first: int, end: int) 
         index.plain[[first, end]],
         piece.message_offsets[first : end + 1],
         piece.message_rows[first : end + 1],
-        piece.message_crcs[first:end],
+        piece.message_seals[first:end],
         index.surely_from(keys.low) - first,
         index.surely_before(keys.high) - first,
     )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from firesteel.model.order import Order
 from firesteel.model.sketches import SketchBuilder, encode_sketch, phase_of
 from firesteel.results import layout
-from firesteel.results.messages import MESSAGE_MAX_BYTES, MESSAGE_MAX_ROWS, Before, cut_rows
+from firesteel.results.messages import MESSAGE_MAX_BYTES, MESSAGE_MAX_ROWS, Before, put_in_order, whole_batch
 from firesteel.results.order.key_index import RegionKeys, encode_keys_of
 from firesteel.results.order.ordering import key_list, suffix_of
 from firesteel.results.order.sorting import ROW_BYTES, row_order
@@ -75,7 +75,7 @@ class SortedWriter(ResultWriter):
     def _footer(self) -> bytes:
         identity = layout.Identity.of(self._name, self._stored, 1, str(self._order))
         keys = encode_keys_of(self._region_keys, identity.name)
-        return layout.encode_footer(self._regions, self._out.crcs, self._out.offset, identity, keys)
+        return layout.encode_footer(self._regions, self._out.seals, self._out.offset, identity, keys)
 
     def _flush(self) -> None:
         """Append the pending rows as one region in order."""
@@ -93,10 +93,10 @@ class SortedWriter(ResultWriter):
         self._open_region.extend(np.array([0, rows]), np.array([0, total]))
         cuts = self._cuts(rows, before)
         self._note_keys(keys, order, before, cuts)
-        ascending = bool((order[1:] > order[:-1]).all())
-        for low, high in pairwise(cuts):
-            self._open_region.add_message(self._out.offset, high - low)
-            self._out.add(cut_rows(columns, None if ascending else order, low, high, self._stored))
+        del keys
+        if not (order[1:] > order[:-1]).all():
+            put_in_order(columns, order)
+        self._append(whole_batch(columns, rows, self._stored), pairwise(cuts))
         self._close_region()
 
     def _cuts(self, rows: int, before: Before) -> list[int]:

@@ -110,6 +110,13 @@ class ObjectCache:
     def index(self, name: str) -> ObjectIndex | None:
         return self._indexes.get(name)
 
+    def held(self, name: str, begin: int, end: int) -> pa.Buffer | None:
+        """Bytes [begin, end) of an object, a copy, where they are kept with its index; None: they are not."""
+        known = self._indexes.get(name)
+        if known is None or begin < known.tail.start:
+            return None
+        return pa.py_buffer(bytes(known.tail.data[begin - known.tail.start : end - known.tail.start]))
+
     def keep_index(self, name: str, index: ObjectIndex) -> None:
         with self._lock:
             self._indexes.put(name, index, len(index.tail.data) + 200, self._in_use)

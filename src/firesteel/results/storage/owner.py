@@ -10,6 +10,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+ENDED = "ended"
+"""The entry of a mark by which its process says that it is done with what it has made."""
+
 
 class Owner(Enum):
     """Of what a process left somewhere, as far as its mark tells."""
@@ -18,7 +21,7 @@ class Owner(Enum):
     ALIVE = "it still runs, or is just ending"
     ELSEWHERE = "of another machine"
     UNKNOWN = "its owner is not known yet"
-    KEPT = "its driver died, and it is kept for a resume"
+    KEPT = "its job has ended, and it is kept for a resume, or for other jobs"
 
 
 def owner_of(mark: Mapping[str, Any]) -> Owner:
@@ -34,12 +37,15 @@ def myself() -> dict[str, Any]:
 
 
 def is_dead(owner: Mapping[str, Any]) -> bool:
-    """True for certain only: made on this very machine, since it was booted, by a process that is no more.
+    """True for certain only: its process says that it is done with it, or it was made on this very machine, since it was booted, by a process
+    that is no more.
 
     Raises ValueError for something that is not a mark.
     """
     if not isinstance(owner.get("pid"), int):
         raise ValueError(f"not an owner's mark: {owner!r}")
+    if owner.get(ENDED):
+        return True
     if owner.get("host") != _host():
         return False
     started = process_start(owner["pid"])

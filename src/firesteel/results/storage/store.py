@@ -28,9 +28,12 @@ from firesteel.results.storage.retry import PAUSES, passes, rest, retried
 
 DELETE_THREADS = 8
 """Remote objects deleted at once; each is one round trip."""
+SMALL_READ_BYTES = 64 << 10
 WRITE_BYTES = 1 << 20
 """Bytes gathered for one write to a remote location: many answer each write with a round trip. A smaller object is created,
 written and closed as one request, which can be retried."""
+WRITEV_PARTS = 512
+"""Buffers handed to the system at once: at most 1,024 on Linux."""
 _T = TypeVar("_T")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -45,12 +48,12 @@ class StorageError(FiresteelError):
 
 
 class Output(Protocol):
-    """An object being written. Buffers go out as they are: callers collect a few MiB first, and do not change them later.
+    """An object being written. Buffers, one after another, go out as they are: callers collect a few MiB first, and do not change them later.
 
     Whether it can be written at all may show only at ``close``. ``discard``: gives up; the caller deletes what there is.
     """
 
-    def write(self, data: Any) -> None: ...
+    def write(self, *parts: Any) -> None: ...
     def close(self) -> None: ...
     def discard(self) -> None: ...
 
@@ -65,7 +68,8 @@ class Input(Protocol):
 
 
 def object_name(dataset: int, partition: int, attempt: int, token: int) -> str:
-    """The name of what one attempt wrote: unique within the job as long as ``token`` is unique per attempt."""
+    """The name of what one attempt wrote: unique within the job as long as ``token`` is unique per attempt. Sealed into it are partition and
+    token alone (``layout.name_print``): another job that keeps it gives it a name of its own."""
     return f"d{dataset}-p{partition}-a{attempt}-t{token}.fsr"
 
 
@@ -321,13 +325,13 @@ class _LocalOutput:
         self._store = store
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
-    def write(self, data: Any) -> None:
-        view = memoryview(data).cast("B")
+    def write(self, *parts: Any) -> None:
+        views = [memoryview(part).cast("B") for part in parts]
         self._store.statistics.writes += 1
-        self._store.statistics.bytes_written += len(view)
+        self._store.statistics.bytes_written += sum(map(len, views))
         try:
-            while view:
-                view = view[os.write(self._fd, view) :]
+            while views:
+                views = _after(views, os.writev(self._fd, views[:WRITEV_PARTS]))
         except OSError as error:
             raise storage_error(error, self._store.url, "cannot be written") from error
 
@@ -344,6 +348,15 @@ class _LocalOutput:
             self.close()
 
 
+def _after(views: list[memoryview], written: int) -> list[memoryview]:
+    """The rest of them behind so many bytes."""
+    for place, view in enumerate(views):
+        if written < len(view):
+            return [view[written:], *views[place + 1 :]]
+        written -= len(view)
+    return []
+
+
 class _RemoteOutput:
     """Output to a remote location. An object no larger than one write is buffered until ``close``, written as a whole, and retried."""
 
@@ -354,7 +367,8 @@ class _RemoteOutput:
         self._held_bytes = 0
         self._stream: Any = None
 
-    def write(self, data: Any) -> None:
+    def write(self, *parts: Any) -> None:
+        data = parts[0] if len(parts) == 1 else b"".join(map(memoryview, parts))
         size = len(memoryview(data).cast("B"))
         self._store.statistics.writes += 1
         self._store.statistics.bytes_written += size
@@ -417,6 +431,8 @@ class _LocalInput:
         self.size = os.fstat(self._fd).st_size
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
+        if length <= SMALL_READ_BYTES and (data := self._read_small(offset, length)) is not None:
+            return data
         buffer = pa.allocate_buffer(length)
         view = memoryview(buffer).cast("B")
         done = retried(
@@ -425,6 +441,18 @@ class _LocalInput:
         self._statistics.reads += 1
         self._statistics.bytes_read += done
         return buffer if done == length else buffer.slice(0, done)
+
+    def _read_small(self, offset: int, length: int) -> pa.Buffer | None:
+        """In one request and without a buffer of Arrow's, which costs as much; None: it gave less than there is, or an error."""
+        try:
+            data = os.pread(self._fd, length, offset)
+        except OSError:
+            return None  # the other way knows which errors pass
+        if len(data) < min(length, self.size - offset):
+            return None
+        self._statistics.reads += 1
+        self._statistics.bytes_read += len(data)
+        return pa.py_buffer(data)
 
     def _fill(self, view: memoryview, offset: int) -> int:
         done = 0
@@ -443,8 +471,10 @@ class _LocalInput:
 
     def close(self) -> None:
         if self._fd >= 0:
-            with suppress(OSError):
+            try:  # noqa: SIM105 - thousands are closed in a row
                 os.close(self._fd)
+            except OSError:
+                pass
             self._fd = -1
 
 

@@ -1,6 +1,6 @@
 """Order of deployment: of more executions than there are slots, those that will take longest begin first.
 
-The last of them to begin would else run alone at the end. What is much alike keeps its order, which is that of the data.
+One that is long and begins last would run alone at the end. What is much alike keeps its order, which is that of the data.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from firesteel.model.steps.costs import StepCosts
 from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 
-LONG = 1.5
-"""Times the mean of its vertex from which on an execution goes before its turn."""
+ALIKE = 0.125
+"""Executions are alike whose bytes, as multiples of the mean, round to the same number of such steps."""
 
 
 class LongestFirst:
@@ -44,12 +44,8 @@ class LongestFirst:
         if sizes is None or len(option.subtasks) <= self._slots(option.vertex):
             return option
         own = sizes[option.subtasks]
-        long = np.flatnonzero(own > LONG * own.mean())
-        if not len(long):
-            return option
-        first = long[np.argsort(-own[long], kind="stable")]
-        places = np.concatenate((first, np.delete(np.arange(len(own)), long)))
-        return replace(option, subtasks=option.subtasks[places], executions=option.executions[places])
+        order = np.argsort(-np.rint(own / max(1.0, ALIKE * own.mean())), kind="stable")
+        return replace(option, subtasks=option.subtasks[order], executions=option.executions[order])
 
     def _seconds(self, option: DeploymentOption) -> float | None:
         """Of its longest execution; None: not known."""

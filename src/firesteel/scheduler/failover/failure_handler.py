@@ -84,6 +84,8 @@ class ExecutionFailureHandler:
         failure = self._losses.confirmed(event) if self._job.is_active else None
         if failure is not None:
             verdict = self._accounting.uncounted("it is gone, and no execution is to blame for that")
+            if event.excused:
+                verdict = Verdict(0.0, "not counted as a restart: it was gone before this job began", is_restart=False)
             self._follow(failure, verdict, {failure.vertex.id: failure.subtasks})
 
     def outputs_lost(self, event: OutputsLost) -> None:

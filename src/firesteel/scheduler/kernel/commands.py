@@ -245,6 +245,18 @@ class Deploy(Command):
     slots: SlotGrants | None = None
     """None: one of Spark's own slots each."""
 
+    def select(self, places: Ints) -> Deploy:
+        """The same for the subtasks at these places."""
+        return replace(
+            self,
+            subtasks=self.subtasks[places],
+            attempts=self.attempts[places],
+            ranges=tuple(ranges.select(places) for ranges in self.ranges),
+            splits=None if self.splits is None else self.splits.select(places),
+            input_bytes=None if self.input_bytes is None else self.input_bytes[places],
+            slots=None if self.slots is None else self.slots.select(places),
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeployRegions(Command):

@@ -232,12 +232,13 @@ class ExecutionsRejected(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsLost(Event):
     """The answer to VerifyPartitions, when some of them are gone; none is sent when all are there. Also what a new driver of the job
-    does not find."""
+    does not find. ``excused``: they were not there when they were admitted, for an earlier job had removed them; no restart strategy is asked."""
 
     dataset: int
     partitions: Ints
     attempts: Ints
     tokens: Ints
+    excused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,17 @@ class JobPlanned(JournalRecord, frozen=True):
     slot_sharing_groups: dict[str, dict[str, float]] = {}
     """The resources that a slot of each group needs (``ResourceProfile.numbers``; empty: coarse), where any group says so. Then vertices
     have "slot_sharing_group"."""
+    origins: dict[str, str] = {}
+    """Of each of ``options``, where its value came from, in words."""
+    inputs: list[dict[str, Any]] = []
+    """Data sets outside of the job that its sources read: "vertex", "namespace", "name"; with lineage "columns" (names and types)."""
+    outputs: list[dict[str, Any]] = []
+    """Data sets that its sinks write ("counted": false where not every row that leaves the vertex is written); with lineage also "origins", by
+    column, and "decided_by": each source vertex, column, and how."""
+    after: str = ""
+    """The id of the job from which this one keeps what it can, and whose clock goes on (``at``: where it stood); empty: there is none."""
+    uses: list[str] = []
+    """Ids of the jobs whose results it uses; its clock begins where theirs had ended (``at``)."""
 
 
 AnyRecord = (

@@ -1,6 +1,10 @@
-"""The bounds of one vertex' parallelism, from the options and from what the user set on the step."""
+"""The bounds of one vertex' parallelism, from the options, from what the user set on the step, and from an earlier job that is gone on with."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobVertex
@@ -16,7 +20,7 @@ from firesteel.options import (
     TARGET_TASK_DURATION,
     Options,
 )
-from firesteel.scheduler.parallelism.model import Bounds, Cut
+from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, Cut
 
 
 def global_maximum(options: Options) -> tuple[int, str]:
@@ -69,4 +73,32 @@ def bounds_within(
         maximum_key=maximum_key,
         fixed_rule=fixed_rule if fixed is not None else "fixed",
         divides=options[JOIN_SKEW] == "auto",
+        tapers=True,
     )
+
+
+class Decided(Protocol):
+    """A vertex' plan, or a source's."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def parallelism(self) -> int: ...
+
+    @property
+    def decision(self) -> dict[str, Any]: ...
+
+
+Plan = TypeVar("Plan", bound=Decided)
+
+
+def decided_as_before(bounds: Bounds, decide: Callable[[Bounds], Plan]) -> Plan | None:
+    """The plan that is decided freely, where that gives the parallelism of the earlier job: it was cut so, too. None where nothing
+    was decided before, or it would be otherwise now (there are other slots), so that only the parallelism can be the same."""
+    if bounds.fixed_rule != BEFORE_RESUME:
+        return None
+    plan = decide(replace(bounds, fixed=None, fixed_rule="fixed"))
+    if plan.parallelism != bounds.fixed:
+        return None
+    reason = f"{plan.decision['reason']}, {BEFORE_RESUME}"
+    return replace(plan, decision={**plan.decision, "rule": BEFORE_RESUME, "reason": reason})

@@ -19,6 +19,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.parallelism.bounds import decided_as_before
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import (
     BEFORE_RESUME,
@@ -30,10 +31,11 @@ from firesteel.scheduler.parallelism.model import (
     closest_power_of_two,
 )
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
-from firesteel.scheduler.parallelism.replay import remembered
+from firesteel.scheduler.parallelism.replay import TAPERED, remembered
 from firesteel.scheduler.parallelism.skew import NO_SKEW, Division, Skew, skew_of
 from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 from firesteel.scheduler.parallelism.units import Units
+from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words
 
 BYTES_PER_OBJECT = 16 << 10
 """Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
@@ -109,6 +111,9 @@ def decide_vertex(inputs: Sequence[ConsumedResult], bounds: Bounds) -> VertexPla
     if not inputs:
         raise UsageError("A step without inputs has nothing to be decided from.", hint="Give at least one input.")
     _check(inputs, bounds)
+    before = decided_as_before(bounds, lambda free: decide_vertex(inputs, free))
+    if before is not None:
+        return before
     volume = _Volume(
         non_broadcast=sum(_bytes_of(r) for r in inputs if not r.is_broadcast),
         broadcast=sum(_bytes_of(r) for r in inputs if r.is_broadcast),
@@ -277,10 +282,10 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     by_volume = line.ranges_needed(limit, None, high) if line.total else 1
     wanted, max_slices, slice_words = _with_slices(units, bounds, limit, by_volume)
     n = least = most = timed = min(max(wanted, low), high)
+    top = min(high, line.size)
     bound, largest = bounds.bound_hit(wanted), None
     rule, account = bounds.cut, volume.words()
     if wanted <= high:
-        top = min(high, line.size)
         most = _in_whole_waves(least, top, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
         fewest = partial(_fewest_in_memory, line, MOST_VOLUMES * limit, max_slices, (low, least))
         timed = min(_by_duration(inputs, bounds, volume, (least, most), fewest), max(top, most))
@@ -290,18 +295,40 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         n, largest = _fewest(line, low, high, max_slices)
         if n < high:
             bound = [f"{words}, where {format_count(n)} have as small a largest range" for words in bound]
-    if bounds.cost is not None and (timed < least or n > most):
+    _check_parallelism(n)
+    cuts, tapers = line.cut(n, max_slices, largest), False
+    if wanted <= high and timed == most and bounds.least_volume:
+        waves = Waves.of(bounds, _opened(inputs) + volume.broadcast)
+        cuts, tapers = _in_waves(waves, line, cuts, (least, most, top), limit if bounds.tapers else 0, max_slices)
+        n = len(cuts) - 1
+    if bounds.cost is not None and timed != most and (timed < least or n > most):
         rule, bound = TASK_DURATION, []
         account = duration_in_words(bounds.cost, volume.non_broadcast, n)
+    elif tapers:
+        rule, bound = TAPERED, []
+        account += f" makes {format_count(least)}; {falling_in_words(n, bounds.slots)}"
     elif n > least:
         rule, bound = IDLE_SLOTS, []
         account += f" makes {format_count(least)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
-    _check_parallelism(n)
     words += bound + slice_words
-    cuts = line.cut(n, max_slices, largest)
     if units.slices_bind(cuts, max_slices) or (max_slices is not None and least > max(by_volume, low)):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
     return _by_bytes(units, cuts, rule, words, account)
+
+
+def _in_waves(  # noqa: PLR0917
+    waves: Waves, line: Line, cuts: Longs, between: tuple[int, int, int], limit: int, max_slices: int | None
+) -> tuple[Longs, bool]:
+    """These boundaries, or those of a cut that clearly ends before; and whether later waves are smaller in it.
+
+    ``between``: ranges that the volume asks for, that fill the last wave, and that there may be. ``limit``: bytes of a range; 0: all waves are alike.
+    """
+    least, most, high = between
+    if waves.slots < 2 or len(cuts) - 1 > MOST_RECKONED:
+        return cuts, False
+    even = [line.cut(n, max_slices) for n in (least, most) if n != len(cuts) - 1]
+    tapered = waves.tapered(line, least, high, limit) if limit and max_slices is None else []
+    return waves.best(line, cuts, even, tapered)
 
 
 def _fewest(line: Line, least: int, most: int, max_slices: int | None) -> tuple[int, int]:
@@ -319,8 +346,12 @@ def _in_whole_waves(wanted: int, high: int, bounds: Bounds, worth: int) -> int:
 def _worth(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> int:
     """Plain bytes that make one more subtask worth its start: what starting it costs, and opening the object of each producer
     that every subtask reads; and no fewer than the broadcasts, which it reads once more."""
-    opened = sum(r.num_partitions for r in inputs if r.is_keyed)
-    return max(1, bounds.least_volume + opened * BYTES_PER_OBJECT, volume.broadcast)
+    return max(1, bounds.least_volume + _opened(inputs), volume.broadcast)
+
+
+def _opened(inputs: Sequence[ConsumedResult]) -> int:
+    """The time to open the objects of all producers that every subtask reads, in bytes."""
+    return BYTES_PER_OBJECT * sum(r.num_partitions for r in inputs if r.is_keyed)
 
 
 def _by_duration(
@@ -331,8 +362,7 @@ def _by_duration(
     fewest: Callable[[], int],
 ) -> int:
     """``by_volume``: subtasks that the volume asks for, without and with those for idle slots."""
-    opened = sum(r.num_partitions for r in inputs if r.is_keyed) * BYTES_PER_OBJECT
-    beside = SECONDS_PER_BYTE * max(opened, volume.broadcast)
+    beside = SECONDS_PER_BYTE * max(_opened(inputs), volume.broadcast)
     least, today = by_volume
     return by_duration(bounds, volume.non_broadcast, least=least, today=today, fewest=fewest, seconds_beside=beside)
 

@@ -113,6 +113,8 @@ class Bounds:
     """Measured in earlier runs; None: not known."""
     apart: bool = False
     """Each subpartition that has anything is a subtask of its own, where so many are allowed: it has the rows of a file."""
+    tapers: bool = False
+    """Later waves of subtasks may be smaller than earlier ones: no output of its shows how its input was cut."""
     target_seconds: float = 0.0
     """The time that a subtask of a step of known cost should take; 0: whatever it takes."""
 

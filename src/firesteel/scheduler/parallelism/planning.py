@@ -63,6 +63,7 @@ class Parallelisms:
         they are again if their bounds allow it. Raises UsageError when two members of a forward group set
         different parallelisms."""
         self.options = options
+        self._job_graph = job_graph
         self._slots = slots
         self._bound_of = bound_of
         self._costs = costs
@@ -102,6 +103,7 @@ class Parallelisms:
             slots=slots,
             slots_maximum=fewest if self._are_bounded else None,
             cost=self._cost(vertex),
+            tapers=not any(self._job_graph.vertices[member].has_sink for member in self._members[self._of[vertex.id]]),
         )
 
     def _as_before(self, vertex: JobVertex, bounds: Bounds) -> Bounds:

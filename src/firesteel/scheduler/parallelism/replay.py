@@ -15,6 +15,8 @@ from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
+TAPERED = "tapered"
+"""The rule where the subtasks of later waves are smaller on purpose."""
 MAX_NUMBERS_PACKED = 1 << 16
 """In all inputs of one decision; more are not recorded."""
 _BOUNDS = (
@@ -46,8 +48,9 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
     for name in ("divisible", "indivisible", "by_value"):
         if any(each := [getattr(result, name) for result in inputs]):
             known[name] = each
-    if bounds.apart:
-        allowed["apart"] = True
+    for name in ("apart", "tapers"):
+        if getattr(bounds, name):
+            allowed[name] = True
     if "divisible" in known:
         allowed["divides"] = bounds.divides
     told = [_told(result) for result in inputs]

@@ -10,10 +10,12 @@ import numpy as np
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.kernel.commands import Splits
+from firesteel.scheduler.parallelism.bounds import decided_as_before
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
-from firesteel.scheduler.parallelism.replay import cost_told
+from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
 from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
+from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words
 
 LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""
@@ -40,6 +42,8 @@ class _Choice:
     rule: str
     bounds: list[str]
     account: str
+    cuts: Longs | None = None
+    """Splits of each subtask; None: runs whose largest is as small as can be."""
 
 
 def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: int | None = None) -> SourcePlan:
@@ -48,16 +52,20 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     ``bounds.fixed`` is what the user (or a forward group) set. Inferred is what the source itself answered, else its
     bytes over the data volume, but no fewer than ``bounds.slots`` (the bytes of a source say little about what the
     steps behind it cost) if each has a MiB to read, and at most one subtask per split; by the time that subtasks take, where earlier
-    runs have measured it (``task_duration``). Upper bound: ``default_source_parallelism``, which
+    runs have measured it (``task_duration``). More than one wave of subtasks are whole waves, of which the later ones are smaller where
+    that ends sooner (``waves``). Upper bound: ``default_source_parallelism``, which
     unset means the maximum, the step's own maximum, and ``bounds.slots_maximum``. Splits whose sizes are all 0 are unknown: the upper bound.
     The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
-    largest is as small as can be.
+    largest is as small as can be, unless later waves are smaller.
     """
     check_sizes(info.split_bytes)
+    before = decided_as_before(bounds, lambda free: decide_source(info, free, default_source_parallelism))
+    if before is not None:
+        return before
     line = Line(info.split_bytes)
     choice = _choose(info, line, bounds, default_source_parallelism)
     n = choice.parallelism
-    cuts = line.cut(n)
+    cuts = line.cut(n) if choice.cuts is None else choice.cuts
     sizes = np.diff(line.prefix[cuts])
     bounded = ", bounded by " + (" and ".join(choice.bounds) or "nothing")
     facts = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
@@ -66,6 +74,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
             **facts,
             "inferred": info.inferred_parallelism,
             "default_source_parallelism": default_source_parallelism,
+            "slots": bounds.slots,
             **cost_told(bounds),
         },
         "rule": choice.rule,
@@ -76,7 +85,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     per_subtask = np.diff(cuts)
     assignment = {
         "inputs": facts,
-        "rule": "contiguous, by bytes",
+        "rule": "contiguous, smaller wave by wave" if choice.rule == TAPERED else "contiguous, by bytes",
         "bounds": [],
         "result": {**_few_cuts(cuts), "largest": int(sizes.max()), "smallest": int(sizes.min())},
         "reason": (
@@ -118,20 +127,30 @@ def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -
 
 
 def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choice:
-    by_bytes = -(-line.total // bounds.data_volume)
-    today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
+    by_bytes, waves = -(-line.total // bounds.data_volume), Waves.of(bounds)
+    filled = today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
+    if bounds.least_volume and filled > bounds.slots > 1:
+        today = max(filled, min(waves.whole(filled), line.total // waves.worth, line.size, upper))
     least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * bounds.data_volume))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (
         f": {format_bytes(line.total)} in {plural(line.size, 'split')} over {format_bytes(bounds.data_volume)} each"
     )
+    n, cuts = min(wanted, line.size, upper), None
     if bounds.cost is not None and wanted != today:
-        n = min(wanted, line.size, upper)
         return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds.cost, line.total, n)}")
-    if wanted > by_bytes:
+    if bounds.least_volume and not words and bounds.slots > 1 and filled <= MOST_RECKONED:
+        even = [line.cut(n)] if n != filled else []
+        tapered = waves.tapered(line, by_bytes, upper, bounds.data_volume) if bounds.tapers else []
+        cuts, tapers = waves.best(line, line.cut(filled), even, tapered)
+        n = len(cuts) - 1
+        if tapers:
+            account += f" makes {format_count(by_bytes)}; {falling_in_words(n, bounds.slots)}"
+            return _Choice(n, TAPERED, [], account, cuts)
+    if n > by_bytes:
         account += f" makes {format_count(by_bytes)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
-    return _Choice(min(wanted, line.size, upper), "inferred from bytes", words, account)
+    return _Choice(n, "inferred from bytes", words, account, cuts)
 
 
 def _upper_bound(bounds: Bounds, default: int | None) -> tuple[int, str]:

@@ -12,10 +12,11 @@ from firesteel.option_functions import OptionFunction, load_function
 from firesteel.options import DECIDER_FUNCTION, Options
 from firesteel.scheduler.parallelism.decider import FILES, IDLE_SLOTS, decide_vertex
 from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, Longs, VertexPlan
+from firesteel.scheduler.parallelism.replay import TAPERED
 from firesteel.scheduler.parallelism.task_duration import TASK_DURATION
 from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 
-_DECIDED = ("by-bytes", "by-count", FILES, IDLE_SLOTS, TASK_DURATION)
+_DECIDED = ("by-bytes", "by-count", FILES, IDLE_SLOTS, TAPERED, TASK_DURATION)
 """Rules by which a parallelism is chosen. By any other it is given: set, its forward group's, or one for a global input."""
 _HOW = (
     f"{DECIDER_FUNCTION.key} is 'module:function'; the function is given an UndecidedStep and returns a whole number."

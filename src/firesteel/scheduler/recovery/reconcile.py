@@ -53,7 +53,7 @@ def events_after(replayed: Replayed, found: Found, now: Callable[[], float]) -> 
         yield e.JobStarted(at=now())
     yield from left.ended(now)
     for merge, dataset in list(outstanding.merges.items()):
-        yield _not_merged(dataset, merge, now())
+        yield not_merged(dataset, merge, now(), "its driver was lost")
     for vertex in found.unrepeatable:
         yield from _made_again(scheduler, scheduler.graph.vertices[vertex], now())
     yield from (replace(lost, at=now()) for lost in found.staged_lost)
@@ -122,10 +122,11 @@ def _is_needed(scheduler: Scheduler, result: IntermediateResult) -> bool:
     return result.dataset.persistent or not all(reader.is_finished for reader in readers)
 
 
-def _not_merged(dataset: int, merge: int, at: float) -> e.PartitionsMerged:
+def not_merged(dataset: int, merge: int, at: float, reason: str) -> e.PartitionsMerged:
+    """The answer to a MergePartitions of which nothing came."""
     none = np.zeros(0, np.int64)
     return e.PartitionsMerged(
-        at=at, dataset=dataset, merge=merge, groups=none, tokens=none, stored_bytes=none, reason="its driver was lost"
+        at=at, dataset=dataset, merge=merge, groups=none, tokens=none, stored_bytes=none, reason=reason
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from firesteel.scheduler.kernel.records import JobPlanned
 
-FORMAT = 1
+FORMAT = 2
 """Of the log; a reader takes no other."""
 
 
@@ -21,7 +21,7 @@ class LogRecord(msgspec.Struct, frozen=True, tag_field="kind", array_like=True):
 
 
 class LogHeader(LogRecord, frozen=True, tag="header"):
-    """The first record of a job's log; another one, of the next ``generation``, where a changed script goes on: events before it count no more."""
+    """The first record of a job's log."""
 
     format: int
     firesteel: str
@@ -34,7 +34,6 @@ class LogHeader(LogRecord, frozen=True, tag="header"):
     ordinal: int
     script: str
     arguments: list[str]
-    generation: int
     plan: JobPlanned
     graph_digest: bytes
     """Of all that the scheduler reads of the job graph."""
@@ -83,6 +82,17 @@ class Deployed(LogRecord, frozen=True, tag="deployed"):
     inputs: bytes
 
 
+class Identified(LogRecord, frozen=True, tag="identified"):
+    """These executions (int32) are about to be started. ``identity``: of all that they do, but for what each of them reads
+    (``Deployed.inputs``); empty: nobody can tell. ``datasets``: that they write, in the order of the program's outputs."""
+
+    vertex: int
+    identity: bytes
+    datasets: tuple[int, ...]
+    subtasks: bytes
+    attempts: bytes
+
+
 class NarrowedTo(LogRecord, frozen=True, tag="narrowed"):
     """A source was narrowed: its program and splits lie in the object, which was put before this was written."""
 
@@ -101,12 +111,11 @@ class SinkStep(LogRecord, frozen=True, tag="sink"):
 
 
 class Kept(LogRecord, frozen=True, tag="kept"):
-    """The finish of these subtasks (int32) was answered from the record of a job's generation."""
+    """The executions of these subtasks (int32) are an earlier job's."""
 
     vertex: int
     subtasks: bytes
     job_id: str
-    generation: int
 
 
 class Alive(LogRecord, frozen=True, tag="alive"):
@@ -116,14 +125,26 @@ class Alive(LogRecord, frozen=True, tag="alive"):
 
 
 class Ended(LogRecord, frozen=True, tag="ended"):
-    """The driver's part is over; ``status``: the job's. ``retain_seconds``: so long its results are kept."""
+    """The job is over, and did not finish; ``status``: how it ended, at ``wall``, in seconds since 1970."""
 
     status: str
     wall: float
-    retain_seconds: float
 
 
-AnyLogRecord = LogHeader | DriverBegan | Told | Deployed | NarrowedTo | SinkStep | Kept | Alive | Ended
+class JobOver(LogRecord, frozen=True, tag="over"):
+    """In the log of a script's run: a job of it, whose header came before, has published its outputs, or will not. ``out``: "all", "some" or
+    "none" of them are; ``wall``: when, in seconds since 1970; ``journal``: its path, empty if there is none."""
+
+    ordinal: int
+    job_id: str
+    out: str
+    wall: float
+    journal: str
+
+
+AnyLogRecord = (
+    LogHeader | DriverBegan | Told | Deployed | Identified | NarrowedTo | SinkStep | Kept | Alive | Ended | JobOver
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyLogRecord])

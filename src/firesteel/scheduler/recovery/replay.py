@@ -45,7 +45,7 @@ def replay(
     narrowed: Callable[[NarrowedTo], None] = lambda _fact: None,
     prints: Prints = NO_PRINTS,
 ) -> Replayed:
-    """Brings a fresh scheduler to where the frames (of one generation) end.
+    """Brings a fresh scheduler to where the frames end.
 
     ``scheduler``: made as the one that the frames tell of, with ``side_inputs``. ``carry_out`` is given the commands that are carried out
     again: Record, VertexAbsorbed, StoreSizes and DropSizes. ``narrowed``: changes the program and splits of a source as they were changed

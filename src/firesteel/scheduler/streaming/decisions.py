@@ -34,6 +34,7 @@ def record_plan(
             upper=needs.upper,
             options=dict(options.items()),
             slot_sharing_group=str(group) if group.has_resources else "",
+            origins={key: options.origin(key).where for key in options},
             **names,
         )
     )

@@ -95,6 +95,9 @@ class StreamPlan:
     """False: AvailableNow or Once, the query ends by itself."""
     has_commit_barrier: bool = True
     """False: this Spark offers no way to stop a query at its commit; a rescale replays the batch that had begun."""
+    reads: tuple[tuple[str, str], ...] = ()
+    """Namespaces and names of what it reads, as far as the plan tells."""
+    writes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

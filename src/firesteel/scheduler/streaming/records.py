@@ -40,6 +40,8 @@ class StreamPlanned(JournalRecord, frozen=True):
     options: dict[str, Any]
     slot_sharing_group: str = ""
     """Name and resources; empty: nothing was said of its slots."""
+    origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Of each of ``options``, where its value came from, in words."""
 
 
 class StreamStateChange(JournalRecord, frozen=True):
@@ -48,6 +50,13 @@ class StreamStateChange(JournalRecord, frozen=True):
     phase: str = ""
     """Phase's value, in Executing."""
     cause: str = ""
+
+
+class StreamDatasets(JournalRecord, frozen=True):
+    """The data sets outside of the stream that its query reads and writes, as far as its plan tells: "namespace", "name". Written when it starts."""
+
+    inputs: list[dict[str, str]] = msgspec.field(default_factory=list[dict[str, str]])
+    outputs: list[dict[str, str]] = msgspec.field(default_factory=list[dict[str, str]])
 
 
 class StreamBatch(JournalRecord, frozen=True):
@@ -142,4 +151,4 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Name and resources of a slot; empty: nothing was said of them."""
 
 
-AnyStreamRecord = StreamPlanned | StreamStateChange | StreamBatch | RescaleRecord | StreamEnded
+AnyStreamRecord = StreamPlanned | StreamStateChange | StreamDatasets | StreamBatch | RescaleRecord | StreamEnded

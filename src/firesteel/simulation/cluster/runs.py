@@ -135,6 +135,16 @@ class Runs:
             places, rows = places[more], rows[more]
         return found
 
+    def leave_out(self, count: int) -> None:
+        """The first rows are nobody's: their tokens are of other jobs."""
+        rows = self._append(count)
+        self.state[rows], self.vertex[rows] = RunState.TOLD, -1
+
+    def is_of_another(self, token: int, vertex: int, subtask: int, attempt: int) -> None:
+        """The result with this token, which another job has written, is this execution's, and the scheduler is told of it."""
+        row = token - 1
+        self.vertex[row], self.subtask[row], self.attempt[row], self.delivered[row] = vertex, subtask, attempt, True
+
     def siblings(self, row: int) -> list[int]:
         """Other attempts of the same subtask, the newest first."""
         found, other = list[int](), int(self._newest[int(self.vertex[row])][int(self.subtask[row])])

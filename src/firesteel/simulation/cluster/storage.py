@@ -84,6 +84,19 @@ class Storage:
         self._node[tokens], self._vertex[tokens] = nodes, vertex
         self.requests.writes += len(tokens) * len(datasets)
 
+    def link(self, dataset: int, vertex: int, token: int, node: int | None) -> None:
+        """An object that another job has written is this one's, too. ``node``: None: it is gone already."""
+        self._reserve(token + 1)
+        self._written[token] |= self._bit[dataset]
+        self._vertex[token] = vertex
+        if node is not None:
+            self._there[token] |= self._bit[dataset]
+            self._node[token] = node
+        self.version[dataset] += 1
+
+    def node_of(self, token: int) -> int:
+        return int(self._node[token])
+
     def has(self, dataset: int, tokens: Ints) -> Mask:
         return self._test(self._there, dataset, tokens)
 

@@ -22,8 +22,9 @@ from firesteel.spark.driver.serialise import dumps_splits
 from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.locality_preferences import placed, preferring
+from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
+from firesteel.spark.session.pages import vertex_tag
 from firesteel.spark.session.versions import rows_of
-from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
 from firesteel.spark.slots.provisioning import BatchSlots
 from firesteel.spark.storage.blob_server import BlobServer
 from firesteel.task.executor.information import Blob, VertexPart
@@ -43,6 +44,8 @@ class Batch:
     deploys: tuple[Deploy, ...]
     """One; of pipelined regions one per vertex, of the same subtasks: a task runs one execution of each."""
     tag: str
+    vertex_tags: tuple[str, ...]
+    """For those who look for the Spark jobs of a vertex."""
     description: str
     pool: str
     open: dict[Execution, int]
@@ -58,6 +61,8 @@ class Batch:
     doomed: set[int] = field(default_factory=set)
     """Subtasks that were cancelled and had no result by then: what their tasks wrote is deleted once these are gone."""
     lingered: bool = False
+    standing: bool = False
+    """Its executions run in standing tasks (``spark.standing``): it has no Spark job of its own."""
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None
 
@@ -71,8 +76,8 @@ class Batch:
             for deploy in deploys
             for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
         }
-        tag = f"firesteel-{job_id}-{number}"
-        return cls(number, tuple(deploys), tag, description, pool or pools.borrow(), executions)
+        tag, vertex_tags = f"firesteel-{job_id}-{number}", tuple(vertex_tag(job_id, each.vertex) for each in deploys)
+        return cls(number, tuple(deploys), tag, vertex_tags, description, pool or pools.borrow(), executions)
 
     @property
     def vertices(self) -> list[int]:
@@ -194,11 +199,11 @@ class BatchRunner:
     """Submits batches of one job, each in a thread of its own. ``report`` is called in those threads."""
 
     def __init__(
-        self, context: Any, report: Callable[[BatchEnded], None], sockets: WorkerSockets = AS_THEY_ARE
+        self, context: Any, report: Callable[[BatchEnded], None], own_workers: OwnWorkers = AS_THEY_ARE
     ) -> None:
         self._context = context
         self._report = report
-        self._sockets = sockets
+        self._own_workers = own_workers
 
     def start(self, batch: Batch, code: BatchCode) -> None:
         """Whatever goes wrong, now or later, is reported as the batch's end."""
@@ -251,7 +256,7 @@ class BatchRunner:
         if batch.cancelled:
             return ()
         by_part = [descriptors_of(deploy, own) for deploy, own in zip(batch.deploys, code.splits, strict=True)]
-        with self._sockets.workers(slots.environment) as variables:
+        with self._own_workers.workers(slots.environment) as variables:
             slots = replace(slots, environment=variables)
             if code.dataframe is not None:
                 by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
@@ -293,7 +298,8 @@ class BatchRunner:
 
     def _name_job(self, batch: Batch) -> None:
         context = self._context
-        context.addJobTag(batch.tag)
+        for tag in (batch.tag, *batch.vertex_tags):
+            context.addJobTag(tag)
         context.setJobDescription(batch.description)
         context.setLocalProperty("spark.scheduler.pool", batch.pool)
 

@@ -13,7 +13,7 @@ import numpy as np
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, DiscardExecutions
 from firesteel.spark.driver.batch import Batch, BatchEnded, Execution
-from firesteel.spark.driver.kill import Killer, TaskGone
+from firesteel.spark.driver.kill import Killing, TaskGone
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.watch import TasksLost
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS
@@ -24,12 +24,12 @@ CANCEL_PATIENCE_SECONDS = 10.0
 
 class Cancelling:
     """``active``: the job's batches by id. ``feed`` tells the scheduler now, ``put`` later; ``in_spark`` cancels a batch;
-    ``token_of`` names what a task of Spark's wrote."""
+    ``token_of`` names what a task of Spark's wrote; ``killer_of``: who kills single executions of a batch."""
 
     def __init__(
         self,
         active: dict[int, Batch],
-        killer: Killer,
+        killer_of: Callable[[Batch], Killing],
         *,
         in_spark: Callable[[Batch], None],
         discard: Callable[[DiscardExecutions], None],
@@ -39,7 +39,7 @@ class Cancelling:
         token_of: Callable[[int], int],
     ) -> None:
         self._token_of = token_of
-        self._active, self._killer = active, killer
+        self._active, self._killer_of = active, killer_of
         self._in_spark, self._discard, self._feed, self._put, self._now = in_spark, discard, feed, put, now
         self._give_up_at: dict[int, float] = {}
         self._lingering: dict[int, tuple[float, BatchEnded]] = {}
@@ -89,7 +89,7 @@ class Cancelling:
         doomed = {s for s in subtasks if not any((vertex, s) in goes_on for vertex in batch.vertices)}
         batch.doomed |= doomed
         self.had_zombies = True
-        self._killer.kill(batch, doomed, f"firesteel: {reason}")
+        self._killer_of(batch).kill(batch, doomed, f"firesteel: {reason}")
 
     def cancel_if_left(self, batch: Batch) -> None:
         """Nothing runs any more but what was cancelled alone."""
@@ -107,12 +107,12 @@ class Cancelling:
     def follow(self, batch: Batch) -> None:
         """Ends what is left of the batch without a result; its output is deleted as its tasks are gone."""
         batch.doomed |= {subtask for _, subtask in batch.open}
-        self._killer.follow(batch, batch.doomed)
+        self._killer_of(batch).follow(batch, batch.doomed)
 
     def have_spoken(self, batch: Batch, subtasks: Iterable[int]) -> None:
         """Messages of these have come: nobody needs to kill them now."""
         if batch.let_go:
-            self._killer.has_ended(batch, set(subtasks))
+            self._killer_of(batch).has_ended(batch, set(subtasks))
         self.cancel_if_left(batch)
 
     def task_gone(self, gone: TaskGone) -> None:
@@ -121,8 +121,9 @@ class Cancelling:
         for deploy in batch.deploys:
             places = np.flatnonzero(deploy.subtasks == gone.subtask)
             attempts, execution = deploy.attempts[places], (deploy.vertex, gone.subtask)
-            tokens = np.array([self._token_of(gone.task)], dtype=np.int64)
-            self._discard(DiscardExecutions(deploy.vertex, deploy.subtasks[places], attempts, tokens))
+            if gone.has_begun:
+                tokens = np.array([self._token_of(gone.task)], dtype=np.int64)
+                self._discard(DiscardExecutions(deploy.vertex, deploy.subtasks[places], attempts, tokens))
             if execution in batch.leaving and batch.close(execution, attempts.item()):
                 self._feed(_cancelled(self._now(), deploy.vertex, [(execution, attempts.item())]))
         self.cancel_if_left(batch)

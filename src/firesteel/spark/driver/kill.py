@@ -12,21 +12,44 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.placement.status_store import SparkTask
 
+NO_TASK = -1
 URGENT_SECONDS = 5.0
 """So long after something was doomed it is looked for more often."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGone:
-    """A task of Spark's ran cancelled executions of the subtask, and runs no more: what it wrote can be deleted."""
+    """A task of Spark's ran cancelled executions of the subtask, and runs no more: what it wrote can be deleted. ``task``: NO_TASK where
+    they had not begun, and will not."""
 
     batch: Batch
     subtask: int
     task: int
+
+    @property
+    def has_begun(self) -> bool:
+        return self.task != NO_TASK
+
+
+class Killing(Protocol):
+    """Ends single executions, for the job's thread."""
+
+    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None:
+        """Kill the tasks of these, the rest of the batch goes on."""
+        ...
+
+    def follow(self, batch: Batch, subtasks: Collection[int]) -> None:
+        """The whole batch is being cancelled; say when the tasks of these are gone."""
+        ...
+
+    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None:
+        """They have spoken: nothing is left to kill."""
+        ...
 
 
 @dataclass(slots=True)

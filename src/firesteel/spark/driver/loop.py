@@ -16,8 +16,6 @@ from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
-
 from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.absorbing import Absorbing
@@ -56,7 +54,7 @@ from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunn
 from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
 from firesteel.spark.driver.channel import Channel
 from firesteel.spark.driver.kill import Killer, TaskGone
-from firesteel.spark.driver.messages import MessageDeduplication, reports_of
+from firesteel.spark.driver.messages import TaskMessages
 from firesteel.spark.driver.narrowing import Narrowing, NarrowingDone
 from firesteel.spark.driver.postmortem import PostMortem
 from firesteel.spark.driver.serialise import serialise_program
@@ -67,10 +65,13 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
 from firesteel.spark.recovery.beginning import Beginning, Driver, FromNothing
+from firesteel.spark.recovery.clock import Clock
+from firesteel.spark.recovery.deployments import Port
 from firesteel.spark.recovery.gate import NO_RECOVERY, Recovery
-from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
+from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
+from firesteel.spark.standing.tasks import NO_STANDING_TASKS, NotTaken, Standing, TurnLost
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import Merger
@@ -78,14 +79,6 @@ from firesteel.spark.storage.outputs import Outputs
 from firesteel.spark.storage.publish import NO_STEPS, SinkSteps
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.executor.information import Blob, VertexInformation
-from firesteel.task.executor.messages import (
-    FailedMessage,
-    FinishedMessages,
-    RejectedMessage,
-    decode_many,
-    decode_other,
-    is_finished,
-)
 from firesteel.task.program import ResultOutput
 
 QUIET_SECONDS = 60.0
@@ -101,24 +94,6 @@ the driver, those of so long a time are taken together."""
 MANY_OPEN = 64
 
 _log = logging.getLogger("firesteel.spark")
-
-
-class Clock:
-    """Seconds since the job began, without those in which it had no driver, monotonic; ``of_wall`` places an executor's time of day on it."""
-
-    def __init__(self, at: float = 0.0) -> None:
-        """``at``: what it shows now."""
-        self._monotonic = time.monotonic() - at
-        self._wall = time.time() - at
-
-    def now(self) -> float:
-        return time.monotonic() - self._monotonic
-
-    def of_wall(self, seconds: float) -> float:
-        return max(0.0, seconds - self._wall)
-
-    def of_walls(self, seconds: ev.Floats) -> ev.Floats:
-        return np.maximum(seconds - self._wall, 0.0)
 
 
 @dataclass(eq=False)
@@ -147,9 +122,12 @@ class DriverInput:
     data_volume: int = DATA_VOLUME_PER_TASK.default
     """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
-    sockets: WorkerSockets = AS_THEY_ARE
+    own_workers: OwnWorkers = AS_THEY_ARE
     recovery: Recovery = NO_RECOVERY
     beginning: Beginning = field(default_factory=FromNothing)
+    standing: Standing = NO_STANDING_TASKS
+    finishing: Callable[[], Any] = lambda: None
+    """Called before anybody can read that the job has finished."""
 
 
 @dataclass(eq=False)
@@ -176,9 +154,14 @@ class JobDriver:
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._gate = given.recovery.begin(self._queue.put, given.clock.now, self._execute)
         self._channel = Channel(given.context, given.job_id, self._queue.put)
-        self._runner = BatchRunner(given.context, self._queue.put, given.sockets)
+        self._runner = BatchRunner(given.context, self._queue.put, given.own_workers)
+        self._standing = given.standing.begin(self._queue.put, given.clock.now)
         steps = SinkSteps(given.compiled, self._gate.step, given.beginning.published) if self._gate.lasts else NO_STEPS
-        self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now, steps=steps)
+        self.outputs = Outputs(
+            *(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now),
+            steps=steps,
+            publishing=given.beginning.in_run.publishing,
+        )
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
         self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
@@ -204,7 +187,7 @@ class JobDriver:
         self._killer = Killer(self._status.kill, self._queue.put)
         self._cancelling = Cancelling(
             self._active,
-            self._killer,
+            lambda batch: self._standing if batch.standing else self._killer,
             in_spark=self._cancel_in_spark,
             discard=self.outputs.discard,
             feed=self._feed,
@@ -212,10 +195,21 @@ class JobDriver:
             now=given.clock.now,
             token_of=given.token_of,
         )
+        port = Port(self._gate, self._queue.put, given.clock.now, self._execute, self.outputs.commits)
+        self._deployments = given.beginning.deployments(given.compiled, port)
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
-        self._deduplication = MessageDeduplication()
         self._avoidance = Avoidance(given.context, given.store, given.job, given.job_id, nodes=given.nodes)
+        self._messages = TaskMessages(
+            self._addressed,
+            self._cancelling,
+            self._post_mortem,
+            self.outputs.commits,
+            feed=self._feed,
+            rejected=self._rejected,
+            nodes=given.nodes,
+            clock=given.clock,
+        )
         self._decisions: list[Decision] = []
         self._quiet = QUIET_SECONDS
         self._word_due = QUIET_SECONDS
@@ -226,6 +220,20 @@ class JobDriver:
         self._has_news = False
         """The scheduler was told of something after the snapshot was taken."""
         self._snapshot_due = 0.0
+        self._takers: dict[type[Any], Callable[[Any], None]] = {
+            BatchEnded: self._batch_ended,
+            ev.ExecutionsDeploying: self._launched,
+            ev.ExecutorChanged: self._executor_changed,
+            TaskGone: self._cancelling.task_gone,
+            TasksLost: self._cancelling.tasks_lost,
+            TurnLost: self._turn_lost,
+            NotTaken: self._not_taken,
+            Durable: self._gate.take,
+            LogLost: self._gate.take,
+            NarrowingDone: self._narrowed,
+            BlobFailed: lambda item: self._execute(Record(item.as_decision(self._now()))),
+        }
+        """By class, what takes an item of the queue; all others are events for the scheduler alone."""
         self._actions: dict[type[Command], Callable[[Any], None]] = {
             Record: self._record,
             VertexAbsorbed: self._absorb,
@@ -242,7 +250,7 @@ class JobDriver:
             StoreSizes: self._sizes.store,
             LoadSizes: self._sizes.load,
             DropSizes: self._sizes.drop,
-            MergePartitions: self._merger.start,
+            MergePartitions: lambda command: self._deployments.merge(command, self._merger.start),
             NarrowSource: self._narrowing.start,
             ReleaseMerged: self.outputs.release_merged,
             SetTimer: self._set_timer,
@@ -268,8 +276,9 @@ class JobDriver:
         watcher = Watcher(
             self._status,
             self._in.nodes,
-            lambda: list(self._active.values()),
+            lambda: [batch for batch in list(self._active.values()) if not batch.standing],
             self._queue.put,
+            launches=self._standing.launches,
             killer=self._killer,
             of_wall=self._in.clock.of_wall,
             seconds=self._in.look_seconds,
@@ -307,7 +316,7 @@ class JobDriver:
     def _next_items(self) -> list[Any]:
         """Waits for something to do; takes all there is."""
         now = self._now()
-        due = min([*self._timers.values(), *self._cancelling.due(), self._word_due])
+        due = min([*self._timers.values(), *self._cancelling.due(), *self._standing.due(), self._word_due])
         if self._has_news:
             due = min(due, self._snapshot_due)
         items: list[Any] = []
@@ -323,7 +332,7 @@ class JobDriver:
     def _digest(self, items: Sequence[Any]) -> None:
         for are_messages, run in groupby(items, lambda item: isinstance(item, bytes)):
             if are_messages:
-                self._take_messages(list(run))
+                self._messages.take(list(run))
             else:
                 for item in run:
                     self._take(item)
@@ -332,26 +341,19 @@ class JobDriver:
         self._take_snapshot()
 
     def _take(self, item: Any) -> None:
-        if isinstance(item, BatchEnded):
-            self._batch_ended(item)
-        elif isinstance(item, ev.ExecutionsDeploying):
-            self._launched(item)
-        elif isinstance(item, TaskGone):
-            self._cancelling.task_gone(item)
-        elif isinstance(item, TasksLost):
-            self._cancelling.tasks_lost(item)
-        elif isinstance(item, Durable | LogLost):
-            self._gate.take(item)
-        elif isinstance(item, NarrowingDone):
-            self._gate.narrowed(item)
-            self._feed(self._narrow(item))
-        elif isinstance(item, BlobFailed):
-            self._execute(Record(item.as_decision(self._now())))
-        elif isinstance(item, ev.ExecutorChanged):
-            self._avoidance.executor_changed(item)
-            self._feed(item)
-        else:
-            self._feed(item)
+        self._takers.get(type(item), self._feed)(item)
+
+    def _not_taken(self, item: NotTaken) -> None:
+        self._execute(Record(item.decision))
+        self._runner.start(item.batch, item.code)
+
+    def _narrowed(self, done: NarrowingDone) -> None:
+        self._gate.narrowed(done)
+        self._feed(self._narrow(done))
+
+    def _executor_changed(self, event: ev.ExecutorChanged) -> None:
+        self._avoidance.executor_changed(event)
+        self._feed(event)
 
     def _say_what_is_awaited(self, news: bool) -> None:
         """A job must never hang without saying what it waits for."""
@@ -393,85 +395,22 @@ class JobDriver:
             columns = {"subtasks": subtasks, "attempts": attempts, "nodes": nodes, "executors": executors}
             self._feed(replace(event, times=times, **columns))
 
-    def _take_messages(self, records: Sequence[bytes]) -> None:
-        """In bulk; of what came before, nothing. Failures keep their place among those that have finished."""
-        for finished, run in groupby(records, is_finished):
-            if finished:
-                self._take_finished(self._deduplication.fresh(decode_many(list(run))))
-                continue
-            fresh = [message for message in map(decode_other, run) if self._deduplication.is_fresh(message.where)]
-            for message in fresh:
-                if isinstance(message, FailedMessage):
-                    self._take_failed(message)
-            self._take_returned([message for message in fresh if isinstance(message, RejectedMessage)])
-
-    def _take_finished(self, messages: FinishedMessages) -> None:
-        """Tells the scheduler, one event per vertex."""
-        batches, subtasks, attempts = (messages.column(name) for name in ("batch", "subtask", "attempt"))
-        numbers: dict[int, list[int]] = {}
-        for number in np.unique(batches).tolist():
-            own = batches == number
-            batch, vertex = self._addressed[number]
-            spoken = subtasks[own].tolist()
-            batch.close_all(vertex, spoken, attempts[own].tolist())
-            self._cancelling.have_spoken(batch, spoken)
-            numbers.setdefault(vertex, []).append(number)
-        for vertex, own in numbers.items():
-            part = messages if len(numbers) == 1 else messages.select(np.flatnonzero(np.isin(batches, own)).tolist())
-            self._tell_finished(vertex, part)
-
-    def _tell_finished(self, vertex: int, messages: FinishedMessages) -> None:
-        subtasks, attempts = messages.column("subtask"), messages.column("attempt")
-        reports = reports_of(messages, self._in.clock.of_walls, self._in.nodes.of_place)
-        if len(reports.commits):
-            columns = subtasks.tolist(), attempts.tolist(), reports.tokens.tolist(), reports.commits
-            for subtask, attempt, token, commits in zip(*columns, strict=True):
-                self.outputs.commits[vertex, subtask, attempt, token] = commits
-        self._feed(
-            ev.ExecutionsFinished(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, reports=reports)
-        )
-
-    def _take_failed(self, message: FailedMessage) -> None:
-        where = message.where
-        batch, vertex = self._addressed[where.batch]
-        if batch.close((vertex, where.subtask), where.attempt):
-            batch.close_task(where.subtask)
-        self._cancelling.have_spoken(batch, [where.subtask])
-        for event in self._post_mortem.of_message(batch, vertex, message):
+    def _turn_lost(self, lost: TurnLost) -> None:
+        events = list(self._post_mortem.of_turn(lost))
+        lost.batch.close_task(lost.subtask)
+        for event in events:
             self._feed(event)
 
-    def _take_returned(self, messages: Sequence[RejectedMessage]) -> None:
-        """Tells the scheduler, one event per vertex and reason."""
-        by_vertex: dict[tuple[int, bool], list[tuple[int, int, str]]] = {}
-        for message in messages:
-            where = message.where
-            batch, vertex = self._addressed[where.batch]
-            batch.close((vertex, where.subtask), where.attempt)
-            self._cancelling.have_spoken(batch, [where.subtask])
-            node = self._in.nodes.of_place(where.node)
-            by_vertex.setdefault((vertex, message.retired), []).append((where.subtask, where.attempt, node))
-        for (vertex, retired), rejected in by_vertex.items():
-            subtasks, attempts, nodes = zip(*rejected, strict=True)
-            columns = _ints(subtasks), _ints(attempts)
-            self._feed(
-                ev.ExecutionsRejected(
-                    at=self._now(),
-                    vertex=vertex,
-                    subtasks=columns[0],
-                    attempts=columns[1],
-                    nodes=nodes,
-                    retired=retired,
-                )
-            )
-            for decision in () if retired else self._avoidance.rejected(nodes, self._now()):
-                self._execute(Record(decision))
+    def _rejected(self, nodes: Sequence[str]) -> None:
+        for decision in self._avoidance.rejected(nodes, self._now()):
+            self._execute(Record(decision))
 
     def _batch_ended(self, ended: BatchEnded) -> None:
         batch = ended.batch
-        self._take_messages(ended.results)
+        self._messages.take(ended.results)
         if self._cancelling.lingers(ended):
             return
-        self._deduplication.forget(batch.numbers)
+        self._messages.forget(batch.numbers)
         if self._active.pop(batch.id, None) is None:
             return  # it was given up before
         self._cancelling.has_ended(batch)
@@ -504,6 +443,7 @@ class JobDriver:
                 continue
             self._feed(ev.TimerFired(at=now, timer=timer))
         self._cancelling.fire(self._batch_ended)
+        self._standing.fire()
 
     # --- what goes out ---------------------------------------------------------------------------------------
 
@@ -555,8 +495,11 @@ class JobDriver:
         return self._narrowing.apply(done, self._in.programs, self._now())
 
     def _deploy(self, command: Deploy | DeployRegions) -> None:
-        """One Spark job for all whose executions share tasks."""
-        for deploys in fused(command, [dataset.producer for dataset in self._in.compiled.job_graph.datasets]):
+        """One Spark job for all whose executions share tasks, or none where they are small."""
+        left = self._deployments.left(command)
+        if left is None:
+            return
+        for deploys in fused(left, [dataset.producer for dataset in self._in.compiled.job_graph.datasets]):
             self._start(deploys)
 
     def _start(self, deploys: Sequence[Deploy]) -> None:
@@ -582,6 +525,11 @@ class JobDriver:
             locations=self._avoidance.locations(placement),
             slots=given.slot_provisioning.slots_of(deploys, given.memory_budget),
         )
+        decision = self._standing.takes(batch, code)
+        if decision is not None:
+            self._execute(Record(decision))
+            return
+        self._standing.make_room(sum(len(b.open) for b in self._active.values() if not b.standing))
         self._runner.start(batch, code)
 
     def _vertex_blob(self, deploy: Deploy) -> Blob:
@@ -596,7 +544,7 @@ class JobDriver:
         return known[1]
 
     def _cancel_in_spark(self, batch: Batch) -> None:
-        self._runner.cancel(batch)
+        (self._standing if batch.standing else self._runner).cancel(batch)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -614,11 +562,12 @@ class JobDriver:
         """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
         for batch in self._active.values():
             self._cancelling.leaves_zombies()
-            self._runner.cancel(batch)
+            self._cancel_in_spark(batch)
         until = time.monotonic() + CANCEL_PATIENCE_SECONDS
         for batch in self._active.values():
             batch.ended.wait(max(0.0, until - time.monotonic()))
             pools.give_back(batch.pool)
+        self._standing.close(max(0.0, until - time.monotonic()))
         self._merger.stop(max(0.0, until - time.monotonic()))
         self._avoidance.stop(max(0.0, until - time.monotonic()))
         self._active.clear()
@@ -626,13 +575,13 @@ class JobDriver:
         self._blobs.close()
         self._files.close()
         self._sizes.close()
+        self._deployments.close()
         self.outputs.close()
         self._in.session.close()
-        self._gate.close(None if self._end is None else self._end.status)
+        status = None if self._end is None else self._end.status
+        if status is JobStatus.FINISHED:
+            self._in.finishing()
+        self._gate.close(status)
 
     def _now(self) -> float:
         return self._in.clock.now()
-
-
-def _ints(values: Sequence[int]) -> ev.Ints:
-    return np.array(values, dtype=np.int64)

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.store import object_name
@@ -17,6 +17,24 @@ from firesteel.spark.storage.cleaning import quietly
 
 _kept: list[Any] = []
 """Outcomes whose results stay until the process ends."""
+
+
+class SubmittedJob(Protocol):
+    """A job that was submitted, for those who wait for it (``runtime.JobRun`` says more)."""
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def job_name(self) -> str: ...
+    @property
+    def journal(self) -> Path | None: ...
+    @property
+    def has_ended(self) -> bool: ...
+    def status(self) -> JobStatus: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def waiting_for(self) -> list[str]: ...
+    def cancel(self) -> None: ...
+    def result(self) -> JobOutcome: ...
 
 
 @dataclass(eq=False)
@@ -42,11 +60,12 @@ class JobOutcome:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._forever = False
+        self._forever = self._stays = False
 
-    def remove_with(self, action: Callable[[], Any]) -> None:
-        """``action`` removes the storage; it runs once: when the last data set is given up, when nobody holds this any more,
-        or at exit."""
+    def remove_with(self, action: Callable[[], Any], *, stays: bool = False) -> None:
+        """``action`` removes the storage, or, where that ``stays`` for other jobs, tells that it is not read any more; it runs once: when the last data
+        set is given up, when nobody holds this any more, or at exit."""
+        self._stays = stays
         self._finalizer = weakref.finalize(self, action)
 
     def close(self) -> None:
@@ -73,7 +92,7 @@ class JobOutcome:
             return
         if not (self.kept or self.open):
             finalizer()
-        else:
+        elif not self._stays:
             names = [name for dataset in gone for name in object_names(self.persistent[dataset])]
             quietly(lambda: self.store.delete(names))
 

@@ -5,6 +5,7 @@ Such a task says little or nothing itself; Spark's status store knows where and 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,9 +18,13 @@ from firesteel.spark.driver.batch import Batch, Execution
 from firesteel.spark.driver.spark_errors import WITHOUT_A_WORD, GivenUp, TaskEnd, read_error, read_task_error
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus, SparkTask
+from firesteel.spark.standing.tasks import EndedEarlyError, TurnLost
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.messages import FailedMessage
 from firesteel.task.executor.place import Place
+
+ENDED_SECONDS = 0.5
+LOOK_AGAIN_SECONDS = 0.02
 
 
 class PostMortem:
@@ -55,10 +60,44 @@ class PostMortem:
             yield self._launch(vertex, [(where.subtask, where.attempt)], [launched], [place])
         yield self._failed(vertex, message)
 
+    def of_turn(self, lost: TurnLost) -> Iterator[ev.Event]:
+        """The same of executions in a standing task that is gone; those of them that are still open."""
+        batch, subtask = lost.batch, lost.subtask
+        place = self._nodes.of_place(lost.place), Place.decode(lost.place).executor
+        cause = self._cause_of_turn(lost)
+        for vertex in batch.vertices:
+            attempt = batch.open.get((vertex, subtask))
+            if attempt is not None:
+                yield self._launch(vertex, [(subtask, attempt)], [lost.launched], [place])
+                subtasks, attempts = np.array([[subtask], [attempt]], dtype=np.int64)
+                yield ev.ExecutionsFailed(
+                    at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause
+                )
+
+    def _cause_of_turn(self, lost: TurnLost) -> ev.FailureCause:
+        if lost.error is not None:
+            given_up = WITHOUT_A_WORD if isinstance(lost.error, EndedEarlyError) else read_error(lost.error)
+            kind = ev.FailureKind.FATAL if given_up.fatal else ev.FailureKind.WORKER
+            return ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
+        end = self._awaited_end(lost)
+        return ev.FailureCause(ev.FailureKind.LOST, end.sentence, hint=end.hint)
+
+    def _awaited_end(self, lost: TurnLost) -> TaskEnd:
+        """Spark may start a task again before it has written down what became of the first run."""
+        until = time.monotonic() + ENDED_SECONDS
+        while True:
+            ends = (_end_of(task) for task in self._runs(lost.tag, failed=True) if task.id == lost.task)
+            found = next(ends, None)
+            if found is not None:
+                return found
+            if time.monotonic() >= until:
+                return TaskEnd("The Python worker that ran the task is gone.", None, worker=True)
+            time.sleep(LOOK_AGAIN_SECONDS)
+
     def of_batch(self, batch: Batch, error: BaseException | None) -> Iterator[ev.Event]:
         """Yields the launches of its open executions that ran, the failure of the one that is to blame, and the end of the others with it."""
         given_up = WITHOUT_A_WORD if error is None else read_error(error)
-        runs = [] if given_up.fatal else self._runs(batch, given_up.stage_attempt)
+        runs = [] if given_up.fatal else self._runs(batch.own_tag, given_up.stage_attempt)
         remaining, culprit = batch.remaining(), self._culprit(batch, given_up, runs)
         cause, taken_along = self._cause(batch, given_up, culprit), _taken_along(given_up, culprit)
         for vertex, subtasks, attempts in remaining:
@@ -96,15 +135,15 @@ class PostMortem:
             kind, told = ev.FailureKind.USER, words
         return ev.FailureCause(kind, told[0], hint=told[1])
 
-    def _runs(self, batch: Batch, stage_attempt: int = 0, *, failed: bool = False) -> list[SparkTask]:
-        """The batch's tasks that Spark launched, as far as it still knows of them."""
+    def _runs(self, tag: str, stage_attempt: int = 0, *, failed: bool = False) -> list[SparkTask]:
+        """The tasks that Spark launched for the job with this tag, as far as it still knows of them."""
         with suppress(Exception):  # Spark may be stopping, or has forgotten the stage
-            stage = self._status.stage_of(batch.own_tag)
+            stage = self._status.stage_of(tag)
             return [] if stage is None else self._status.launched(stage, stage_attempt, failed=failed)
         return []
 
     def _first_run(self, batch: Batch, subtask: int) -> SparkTask | None:
-        failed = self._runs(batch, failed=True)
+        failed = self._runs(batch.own_tag, failed=True)
         return next((task for task in failed if batch.subtask_of(task.partition) == subtask and not task.again), None)
 
     def _launches(self, batch: Batch, vertex: int, runs: Sequence[SparkTask]) -> Iterator[ev.ExecutionsDeploying]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
+
 from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
@@ -34,11 +36,15 @@ from firesteel.options import (
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
     NODE_VARIABLE,
+    RETAIN_AT_MOST,
     SPECULATIVE_ENABLED,
+    STANDING_TASKS,
+    STANDING_TASKS_MAX_INPUT,
     STORAGE_FILESYSTEM,
     Options,
 )
 from firesteel.recovery.log import FencedError
+from firesteel.recovery.takeover import NO_BASE
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
@@ -47,23 +53,28 @@ from firesteel.scheduler.recovery.side_inputs import DIRECT
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.exchanges import exchange_decisions
-from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver, JobEnd
+from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
-from firesteel.spark.recovery.beginning import Beginning, DriverIdentity
-from firesteel.spark.recovery.resuming import Opened, beginning_of, retain_seconds, side_inputs_of
+from firesteel.spark.recovery.beginning import Beginning, DriverIdentity, may_change_jobs
+from firesteel.spark.recovery.clock import Clock
+from firesteel.spark.recovery.header import FROM_NOTHING
+from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
+from firesteel.spark.recovery.runs import ALL, NONE, SOME
 from firesteel.spark.session.modules import modules_beside
+from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts, setting
 from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.session.worker_sockets import worker_sockets
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
+from firesteel.spark.standing.local import LocalStanding
+from firesteel.spark.standing.tasks import NO_STANDING_TASKS, Standing
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base
@@ -73,6 +84,7 @@ EXIT_SECONDS = 8.0
 POLL_SECONDS = 0.05
 COLD_START_SECONDS = 10.0
 """The first Python workers of a session may take so long to start."""
+WORKER_REUSE = "spark.python.worker.reuse"
 HEARING_SECONDS = 0.5
 """A Ctrl-C is heard within this time, wherever it finds the thread that waits for a job."""
 _log = logging.getLogger("firesteel.spark")
@@ -141,6 +153,7 @@ class Prepared:
     slot_provisioning: SlotProvisioning
     session: SessionJob
     beginning: Beginning
+    opened: Opened | None = None
     decisions: tuple[Decision, ...] = ()
     """On how the job will run, taken before it does."""
 
@@ -189,6 +202,7 @@ def _made(
         request_seconds=None,
         task_memory=None,
     )
+    given = given if opened is None else opened.given(given)
     request_seconds, task_memory = LateNumber(), LateNumber()
     side_inputs = side_inputs_of(opened, options)
     if same is None:
@@ -213,8 +227,10 @@ def _made(
     beside = modules_beside(programs.values())
     needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
     modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-    retain, epoch = retain_seconds(options), 1 if same is None else same.found.epoch
-    storage = JobStorage(root, job_id, context.applicationId, filesystem, epoch=epoch, retain=retain)
+    token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
+    here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
+    storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
+    epoch = storage.epoch
     there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
     storage.sweep()
     if same is None:
@@ -226,7 +242,6 @@ def _made(
         request_seconds.tell(storage.request_seconds())
     budget = _memory_budget(context, options, there.memory)
     task_memory.tell(budget)
-    token_base = new_token_base(() if same is None else same.found.token_bases)
     information = JobInformation(
         job_id=job_id,
         store=storage.store,
@@ -249,9 +264,8 @@ def _made(
     measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
     driver = DriverIdentity(epoch, token_base, context.applicationId)
     beginning = beginning_of(opened, compiled, options, storage, given=measured, side_inputs=side_inputs, driver=driver)
-    return Prepared(
-        scheduler, storage, job, token_of, budget, programs, slot_provisioning, session, beginning, decisions
-    )
+    made = scheduler, storage, job, token_of, budget, programs, slot_provisioning, session, beginning
+    return Prepared(*made, opened, decisions)
 
 
 class JobRun:
@@ -267,6 +281,8 @@ class JobRun:
     ) -> None:
         self.job_id = prepared.storage.job_id
         self.job_name = compiled.job_graph.name
+        self.ran_standing: dict[int, str] = {}
+        """Vertex to the tag of the Spark job whose standing task was given an execution of it last."""
         self._compiled = compiled.copy()  # its graph may change while the job runs
         self._context = context
         self._options = options
@@ -281,6 +297,8 @@ class JobRun:
         self._slot_provisioning = prepared.slot_provisioning
         self._session = prepared.session
         self._beginning = prepared.beginning
+        self._earlier = None if prepared.opened is None else prepared.opened.earlier
+        self._before = FROM_NOTHING if prepared.opened is None else prepared.opened.before
         self._begun: list[Any] = []
         self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
         """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""
@@ -412,9 +430,11 @@ class JobRun:
             self._copies.update(((vertex, place), (sink, dumps(sink))) for place, sink in enumerate(sinks))
 
     def _drive(self) -> JobEnd:
-        self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
+        graph, before = self._compiled.job_graph, self._before
+        earlier: dict[str, Any] = {"at": before.at, "after": before.after, "uses": before.uses}
+        self._instruments.record(planned(graph, self.job_id, self._options, self._compiled.external, **earlier))
         for decision in self._decisions:
-            self._instruments.record(decision)
+            self._instruments.record(msgspec.structs.replace(decision, at=before.at))
         driver = JobDriver(
             DriverInput(
                 compiled=self._compiled,
@@ -434,9 +454,11 @@ class JobRun:
                 memory_budget=self._memory_budget,
                 data_volume=self._options[DATA_VOLUME_PER_TASK],
                 session=self._session,
-                sockets=worker_sockets(self._context),
+                own_workers=own_workers(self._context),
                 recovery=self._beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
                 beginning=self._beginning,
+                standing=self._standing_tasks(),
+                finishing=self._storage.hold,
             )
         )
         with self._lock:
@@ -445,27 +467,53 @@ class JobRun:
                 driver.cancel(self._cancel_reason)
         return driver.run()
 
+    def _standing_tasks(self) -> Standing:
+        """None where the driver's socket or its modules cannot be reached, or a process must not serve two tasks."""
+        context = self._context
+        kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
+        if not (self._options[STANDING_TASKS] and kept and is_local(context) and runs_our_interpreter(context)):
+            return NO_STANDING_TASKS
+        return LocalStanding(
+            context,
+            self._job,
+            self.job_id,
+            self.job_name,
+            most=slots_per_machine(context),
+            max_input=self._options[STANDING_TASKS_MAX_INPUT],
+            own_workers=own_workers(context),
+            ran=self.ran_standing,
+        )
+
     def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
-        """Removes all but the persistent results, whatever happened."""
+        """Removes all but the persistent results, and what a resume may use of a job that did not finish."""
         self._session.close()
         if isinstance(error, FencedError):
             return self._left_to_another(error)
         finished = error is None and end is not None
         persistent = {gate.dataset: gate for gate in end.status.persistent} if finished and end else {}
+        use = self._storage.hold(finished=finished)
+        bases = () if self._earlier is None else self._earlier.bases
+        kept = (not finished or use is not None) and self._storage.keep(finished=finished, bases=bases)
         if not finished:
-            self._abort_sinks()
+            self._abort_sinks(kept)
+        self._forget_earlier(finished)
         status = JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED
         if end is not None:
             status = end.status.status
         outcome = self._outcome_of(status, error, persistent, () if end is None else end.decisions)
-        if persistent:
+        out = ALL if finished else SOME if self._driver is not None and self._driver.outputs.published else NONE
+        quietly(lambda: self._beginning.in_run.over(out, outcome.journal))  # before what would tell it otherwise goes
+        if use is not None and kept:
+            outcome.remove_with(use.end, stays=True) if persistent else use.end()
+            self._storage.leave_room(self._options[RETAIN_AT_MOST])
+        elif persistent:
             quietly(lambda: self._storage.store.delete(self._superfluous(persistent)))
             outcome.remove_with(self._storage.remove)
-        else:
+        elif not kept:
             self._storage.remove()
         self._storage.remove_scratch()
         if end is None or end.had_zombies:
-            late.add(lambda: self._after_zombies(finished, bool(persistent)), ZOMBIE_SECONDS)
+            late.add(lambda: self._after_zombies(finished, kept, bool(persistent)), ZOMBIE_SECONDS)
         quietly(self._instruments.close)
         return outcome
 
@@ -498,23 +546,29 @@ class JobRun:
         keep = {name for gate in persistent.values() for name in object_names(gate)}
         return [name for name in self._storage.store.list() if name not in keep]
 
-    def _abort_sinks(self) -> None:
+    def _forget_earlier(self, finished: bool) -> None:
+        """Removes what earlier jobs have left that this one has superseded."""
+        if self._earlier is not None:
+            self._earlier.leave(finished=finished)
+        self._storage.supersede(finished=finished)
+
+    def _abort_sinks(self, kept: bool) -> None:
         for sink in self._begun:
-            if not self._is_published(sink):
+            if not self._is_published(sink) and not (kept and may_change_jobs(sink)):
                 quietly(lambda sink=sink: sink.abort([]))
 
     def _is_published(self, sink: Any) -> bool:
         return self._driver is not None and any(sink is one for one in self._driver.outputs.published)
 
-    def _after_zombies(self, finished: bool, persistent: bool) -> None:
+    def _after_zombies(self, finished: bool, kept: bool, persistent: bool) -> None:
         """Once more, for what a killed Python worker wrote in its last seconds.
 
         The user's sink may have begun another job by now, so this one's clean-up is told to a copy that knows only it.
         """
         for sink, copy in self._copies.values():
-            if not finished and not self._is_published(sink):
+            if not finished and not self._is_published(sink) and not (kept and may_change_jobs(sink)):
                 quietly(lambda copy=copy: pickle.loads(copy).abort([]))
-        if not persistent:
+        if not persistent and not kept:
             self._storage.remove()
         self._storage.remove_scratch()
 

@@ -21,15 +21,30 @@ def serialise_programs(compiled: CompiledJob) -> dict[int, bytes]:
 
 def serialise_program(compiled: CompiledJob, vertex: Any) -> bytes:
     try:
-        return dumps(vertex.program)
+        program = dumps(vertex.program)
     except Exception as error:
         step, part, reason = _culprit(vertex, error)
         place = compiled.places.get(vertex.id)
         at = f" ({place})" if place else ""
         said, hint = _driver_only(part) or (_words(reason), _HINT)
         raise UsageError(f"The step '{step}'{at} cannot be sent to executors: {said}.", hint=hint) from error
+    if compiled.job_graph.group_of(vertex.id).external_resources:
+        _refuse_shared_variables(program, vertex.name)
+    return program
 
 
+def _refuse_shared_variables(program: bytes, name: str) -> None:
+    """Its subtasks run in processes that Spark does not know (``slots.holders``): what they add would be lost."""
+    broadcast = b"\x8c\x08_from_id" in program and any(home in program for home in _BROADCASTS)  # as pickled by name
+    if broadcast or b"_deserialize_accumulator" in program:
+        what = "a broadcast variable" if broadcast else "an accumulator"
+        raise UsageError(
+            f"The step '{name}' uses {what} of Spark, which Spark does not bring to the processes that hold external resources.",
+            hint="Give rows to the function as a side input (with_broadcast), and return counts as rows.",
+        )
+
+
+_BROADCASTS = (b"pyspark.core.broadcast", b"pyspark.broadcast")
 _HINT = (
     "Its function refers to something that lives only in this process (a lock, an open file, a connection, a Spark session): "
     "make it inside the function."

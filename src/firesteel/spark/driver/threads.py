@@ -27,7 +27,7 @@ def aside(action: Callable[[], Any], name: str, instead: Callable[[], Any] | Non
 
 
 def local_properties(context: Any) -> Callable[[], None]:
-    """This thread's Spark properties (pool, group, tags), to be set in another by calling what is returned.
+    """This thread's Spark properties (pool, group, tags), to be set in others by calling what is returned: each gets its own.
 
     As ``pyspark.InheritableThread`` does, but what goes wrong is raised where the caller can tell of it.
     """
@@ -36,7 +36,7 @@ def local_properties(context: Any) -> Callable[[], None]:
     if not isinstance(context._gateway, ClientServer):  # all threads are one to the JVM
         return lambda: None
     properties = context._jsc.sc().getLocalProperties().clone()
-    return lambda: context._jsc.sc().setLocalProperties(properties)
+    return lambda: context._jsc.sc().setLocalProperties(properties.clone())
 
 
 def cancel_jobs(context: Any, tag: str, ended: threading.Event) -> None:

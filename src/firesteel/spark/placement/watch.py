@@ -9,10 +9,10 @@ A look costs a handful of calls per batch, and one more that lists its running t
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,9 @@ LONGEST = 3
 """Times the wanted pause (and a second): a first look, or one on a busy machine, says little of what the next will take."""
 KILLING_SECONDS, KILLING_SHARE = 0.25, 10
 """The same for some seconds after something is to be killed."""
+
+
+_log = logging.getLogger("firesteel.spark")
 
 
 @dataclass(slots=True)
@@ -52,7 +55,8 @@ class TasksLost:
 
 
 class Watcher:
-    """``batches``: those that run, called in this thread; ``report`` takes the events; ``of_wall``: epoch to job time."""
+    """``batches``: those that run as Spark jobs, called in this thread; ``launches``: executions of others that run, each once;
+    ``report`` takes the events; ``of_wall``: epoch to job time."""
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Watcher:
         killer: Killer,
         slot_provisioning: SlotProvisioning | None = None,
         slots_of_others: Callable[[], Mapping[str, int]] = dict[str, int],
+        launches: Callable[[], Sequence[tuple[Batch, Sequence[SparkTask]]]] = tuple,
     ) -> None:
         self._status = status
         self._nodes = nodes
@@ -76,6 +81,7 @@ class Watcher:
         self._killer = killer
         self._slot_provisioning = slot_provisioning or NoSlotProvisioning()
         self._slots_of_others = slots_of_others
+        self._launches = launches
         self._occupied: dict[str, int] = {}
         self._seen_occupied: dict[str, int] | None = None
         killer.wake = self.wake
@@ -104,8 +110,10 @@ class Watcher:
             if self._stopped:
                 return
             begun = time.monotonic()
-            with suppress(Exception):  # Spark may be stopping; the job's end does not wait for us
+            try:
                 self.look()
+            except Exception:  # Spark may be stopping; the job's end does not wait for us
+                _log.debug("a look at Spark's status store failed", exc_info=True)
             wanted, share = (KILLING_SECONDS, KILLING_SHARE) if self._killer.is_urgent else (self._seconds, SHARE)
             wanted = min(wanted, self._seconds)
             pause = max(wanted, min(share * (time.monotonic() - begun), max(LONGEST * wanted, LOOK_SECONDS)))
@@ -117,6 +125,8 @@ class Watcher:
             del self._watched[gone]
         for batch in batches.values():
             self.look_at(batch)
+        for batch, tasks in self._launches():
+            self._tell_launched(batch, tasks)
         if self._slot_provisioning.mode is not None:
             self.look_at_occupied()
 

@@ -7,17 +7,22 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.identity.ours import is_ours
+from firesteel.compile.identity.prints import JobPrints
 from firesteel.connectors.base import BEGUN, PUBLISHED
 from firesteel.errors import FiresteelError
-from firesteel.recovery.files import FileLog
+from firesteel.recovery.files import open_log
 from firesteel.recovery.log import FencedError
+from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.uses import USED
 from firesteel.results.storage.owner import myself
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Command, JobStatusChanged
@@ -27,7 +32,11 @@ from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, LogH
 from firesteel.scheduler.recovery.replay import Replayed
 from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.spark.driver.narrowing import NarrowingDone
+from firesteel.spark.recovery.corrections.identities import Identities
+from firesteel.spark.recovery.deployments import AllRun, Deployments, Noted, Port
 from firesteel.spark.recovery.gate import NO_RECOVERY, JobLog, Recovery, WithoutLog
+from firesteel.spark.recovery.runs import NO_RUN, PlaceInRun
+from firesteel.spark.recovery.sink_log import last_step
 from firesteel.spark.storage.cleaning import quietly
 
 _log = logging.getLogger("firesteel.recovery")
@@ -48,15 +57,19 @@ class Driver:
 
 
 class Beginning(Protocol):
-    """``at``: the job's clock as it begins; ``published``: sinks whose output an earlier driver has published. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled
-    copy of each; then ``events``: those by which the scheduler is brought to where the job begins, each to be handled before the next."""
+    """``at``: the job's clock as it begins; ``published``: sinks whose output an earlier driver has published; ``in_run``: the job as one of its
+    script's. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled copy of each; then ``deployments``, and
+    ``events``: those by which the scheduler is brought to where the job begins, each to be handled before the next."""
 
     @property
     def at(self) -> float: ...
     @property
     def published(self) -> Sequence[Any]: ...
+    @property
+    def in_run(self) -> PlaceInRun: ...
     def begin_sink(self, vertex: int, place: int, sink: Any) -> None: ...
     def recovery(self, copies: Mapping[tuple[int, int], bytes]) -> Recovery: ...
+    def deployments(self, compiled: CompiledJob, port: Port) -> Deployments: ...
     def events(self, driver: Driver) -> Iterator[ev.Event]: ...
 
 
@@ -71,14 +84,16 @@ class DriverIdentity:
 
 @dataclass(eq=False)
 class NewLog:
-    """A driver's part of a job's log, to be opened in ``directory``. ``header``: of the job's first driver; ``read_until``: what this one has
-    read of earlier ones' parts."""
+    """A driver's part of a job's log, to be opened in ``directory``. ``prints``: of the job as it was compiled; ``header``: of its first
+    driver; ``read_until``: what this one has read of earlier ones' parts; ``retains``: other jobs may use what this one has written."""
 
-    directory: Path
+    directory: Path | ObjectPath
     driver: DriverIdentity
     side_inputs: SideInputs
+    prints: JobPrints | None = None
     header: LogHeader | None = None
     read_until: dict[str, int] = field(default_factory=dict[str, int])
+    retains: bool = False
     steps: list[SinkStep] = field(default_factory=list[SinkStep])
 
     def begun(self, vertex: int, place: int, sink: Any) -> None:
@@ -87,10 +102,15 @@ class NewLog:
 
     def open(self, at: float, copies: Mapping[tuple[int, int], bytes]) -> JobLog:
         """``copies``: of the sinks, pickled, by vertex and place. Raises OSError."""
-        file = FileLog(self.directory, self.driver.epoch)
+        file = open_log(self.directory, self.driver.epoch, self.read_until)
         for (vertex, place), copy in copies.items():
             file.put(copy_name(vertex, place), copy)
-        return JobLog(file, self._first(at), self.side_inputs)
+        if self.retains:
+            file.put(USED, b"")
+        return JobLog(file, self._first(at), self.side_inputs, retains=self.retains)
+
+    def noted(self, compiled: CompiledJob, port: Port) -> Noted:
+        return Noted(compiled, Identities(compiled, self.prints), port.gate)
 
     def _first(self, at: float) -> list[AnyLogRecord]:
         mark = myself()
@@ -116,6 +136,7 @@ class FromNothing:
     log: NewLog | None = None
     at: float = 0.0
     published: Sequence[Any] = ()
+    in_run: PlaceInRun = NO_RUN
 
     def begin_sink(self, vertex: int, place: int, sink: Any) -> None:
         sink.begin(self.job_id)
@@ -127,6 +148,9 @@ class FromNothing:
             return NO_RECOVERY if self.log is None else self.log.open(self.at, copies)
         except OSError as error:  # there is no log that anybody could resume from
             return WithoutLog(f"{type(error).__name__}: {error}")
+
+    def deployments(self, compiled: CompiledJob, port: Port) -> Deployments:
+        return AllRun() if self.log is None else self.log.noted(compiled, port)
 
     def events(self, driver: Driver) -> Iterator[ev.Event]:
         yield ev.JobStarted(at=driver.now())
@@ -143,6 +167,7 @@ class GoesOn:
     unrepeatable: Sequence[int] = ()
     """Vertices whose rows Spark's own plan parts."""
     published: list[Any] = field(default_factory=list[Any])
+    in_run: PlaceInRun = NO_RUN
     _lost: list[ev.OutputsLost] = field(default_factory=list[ev.OutputsLost])
 
     @property
@@ -217,6 +242,9 @@ class GoesOn:
         except OSError as error:
             raise FencedError(f"Job {self.job_id} cannot go on, for its log cannot be written: {error}.") from error
 
+    def deployments(self, compiled: CompiledJob, port: Port) -> Deployments:
+        return self.log.noted(compiled, port)
+
     def events(self, driver: Driver) -> Iterator[ev.Event]:
         outstanding = self.replayed.outstanding
         for item in self.carried:
@@ -257,9 +285,9 @@ def can_recover(sink: Any) -> bool:
     return callable(getattr(sink, "recover", None)) and callable(getattr(sink, "state", None))
 
 
-def last_step(steps: Iterable[str]) -> str:
-    """Returns how far a sink had come; ``steps``: those that the log has, the last one last. Each driver begins with it anew."""
-    return next((step for step in reversed(list(steps)) if step != BEGUN), BEGUN)
+def may_change_jobs(sink: Any) -> bool:
+    """Returns whether another job may take over what the sink has staged. One of the user's knows only that its own job goes on."""
+    return can_recover(sink) and is_ours(type(sink))
 
 
 def copy_name(vertex: int, place: int) -> str:

@@ -7,6 +7,7 @@ process is done at once, as long as nothing before it waits. A job without a log
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -14,11 +15,27 @@ from typing import Any, Protocol
 from firesteel.errors import FiresteelError
 from firesteel.recovery.log import Durable, FencedError, LogFile, LogLost, Writer
 from firesteel.scheduler.kernel import events as ev
-from firesteel.scheduler.kernel.commands import CancelTimer, Command, CommitSinks, JobStatus, Record, SetTimer
+from firesteel.scheduler.kernel.commands import (
+    CancelTimer,
+    Command,
+    CommitSinks,
+    JobStatus,
+    Record,
+    ReleasePartitions,
+    SetTimer,
+)
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.codec import encode
 from firesteel.scheduler.recovery.facts import facts_of
-from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, NarrowedTo, SinkStep, Told, encode_records
+from firesteel.scheduler.recovery.records import (
+    Alive,
+    AnyLogRecord,
+    Ended,
+    NarrowedTo,
+    SinkStep,
+    Told,
+    encode_records,
+)
 from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.spark.driver.narrowing import NarrowingDone
 from firesteel.spark.driver.serialise import dumps
@@ -33,13 +50,14 @@ Now = Callable[[], float]
 
 class Gate(Protocol):
     """``narrowed``, ``heard`` and ``take`` are called in the job's thread. ``narrowed``: a source, of which the next
-    event tells. ``take``: something that the gate had put on the job's queue; raises
+    event tells. ``note``: writes a record of which the scheduler does not hear. ``take``: something that the gate had put on the job's queue; raises
     FencedError when another driver has taken the job over. ``step``: returns when it is durable that a sink came so far; raises FiresteelError
     where that cannot be. ``close``: the last call; None: the driver's own fault ended it. ``lasts``: steps outlive the driver."""
 
     lasts: bool
 
     def narrowed(self, done: NarrowingDone) -> None: ...
+    def note(self, record: AnyLogRecord) -> None: ...
     def heard(self, event: ev.Event, commands: Sequence[Command]) -> None: ...
     def take(self, item: Durable | LogLost) -> None: ...
     def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None: ...
@@ -62,6 +80,9 @@ class OpenGate:
         self._execute, self._now = execute, now
 
     def narrowed(self, done: NarrowingDone) -> None:
+        pass
+
+    def note(self, record: AnyLogRecord) -> None:
         pass
 
     def heard(self, event: ev.Event, commands: Sequence[Command]) -> None:
@@ -101,15 +122,18 @@ class WithoutLog:
 
 
 class JobLog:
-    """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's."""
+    """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's. ``retains``: what its steps have written
+    stays for other jobs, also when it has finished."""
 
-    def __init__(self, file: LogFile, first: Sequence[AnyLogRecord], side_inputs: SideInputs) -> None:
-        self._file, self._first, self._side_inputs = file, first, side_inputs
+    def __init__(
+        self, file: LogFile, first: Sequence[AnyLogRecord], side_inputs: SideInputs, *, retains: bool = False
+    ) -> None:
+        self._file, self._first, self._side_inputs, self._retains = file, first, side_inputs, retains
 
     def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
-        gate = LogGate(self._file, self._side_inputs, put, now, execute)
+        gate = LogGate(self._file, self._side_inputs, put, now, execute, retains=self._retains)
         for record in self._first:
-            gate.write(record)
+            gate.note(record)
         return gate
 
 
@@ -118,9 +142,12 @@ class LogGate:
 
     lasts = True
 
-    def __init__(self, file: LogFile, side_inputs: SideInputs, put: Put, now: Now, execute: Execute) -> None:
-        self._file, self._side_inputs = file, side_inputs
-        self._put, self._now, self._execute = put, now, execute
+    def __init__(
+        self, file: LogFile, side_inputs: SideInputs, put: Put, now: Now, execute: Execute, *, retains: bool = False
+    ) -> None:
+        self._file, self._side_inputs, self._retains = file, side_inputs, retains
+        self._put, self._now = put, now
+        self._execute = _but_releases(execute) if retains else execute
         self._writer = Writer(file, put, alive=lambda: encode_records([Alive(now())]))
         self._held: deque[tuple[int, Command]] = deque()
         """Commands that wait, each with the number of the entry that it waits for."""
@@ -128,8 +155,8 @@ class LogGate:
         """On the event that comes next."""
         self._lost: LogLost | None = None
 
-    def write(self, record: AnyLogRecord) -> None:
-        """Appends an entry that nothing follows from."""
+    def note(self, record: AnyLogRecord) -> None:
+        """Appends an entry that nothing waits for."""
         self._writer.append(encode_records([record]), awaited=False)
 
     def narrowed(self, done: NarrowingDone) -> None:
@@ -174,11 +201,14 @@ class LogGate:
     def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None:
         try:
             self._writer.wait(self._writer.append(encode_records([SinkStep(vertex, sink, step, state)]), awaited=True))
+            self._file.verify()
         except OSError as error:
             if not self._is_void():
                 raise FiresteelError(_unsafe(str(error))) from error
 
     def close(self, status: JobStatus | None) -> None:
+        if status is not JobStatus.FINISHED or self._retains:  # else its log goes
+            self.note(Ended((status or JobStatus.FAILED).value, time.time()))
         self._writer.close()
 
     def _log_lost(self, lost: LogLost) -> None:
@@ -209,6 +239,11 @@ class LogGate:
         except OSError:
             return False
         return True
+
+
+def _but_releases(execute: Execute) -> Execute:
+    """Partitions that nobody in the job reads any more stay where they are."""
+    return lambda command: None if isinstance(command, ReleasePartitions) else execute(command)
 
 
 def _given_up(reason: str, at: float) -> Decision:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,43 @@ import numpy as np
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.identity import facts
 from firesteel.compile.identity.facts import VertexPrint
-from firesteel.compile.identity.prints import job_prints
+from firesteel.compile.identity.prints import JobPrints
 from firesteel.errors import FiresteelError
 from firesteel.model.job_graph import JobGraph
 from firesteel.options import Options
 from firesteel.scheduler.recovery.records import FORMAT, LogHeader, decode_records, encode_records
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.serialise import dumps_splits
+from firesteel.spark.storage.directories import Place
 
 _LIBRARIES = ("firesteel", "numpy", "pyarrow", "pyspark")
-_NO_MATTER = ("firesteel.progress", "firesteel.journal.", "firesteel.recovery.", "firesteel.results.retain")
+_NO_MATTER = (
+    *("firesteel.progress", "firesteel.ui.", "rest.", "firesteel.journal.", "firesteel.recovery."),
+    *("firesteel.results.retain", "firesteel.results.reuse"),
+)
 """Options that change neither rows nor decisions."""
 _log = logging.getLogger("firesteel.recovery")
 _process = uuid.uuid4().hex[:12]
 _ordinals = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """All that a job has of earlier ones. ``at``: where its clock begins; ``after``: the job that it goes on from; ``uses``: those whose results it uses;
+    empty: none."""
+
+    at: float = 0.0
+    after: str = ""
+    uses: tuple[str, ...] = ()
+
+
+FROM_NOTHING = Before()
+
+
+def main_script() -> str:
+    """Returns the path of the script that this process runs; empty: none, as in a notebook."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return str(Path(script).absolute()) if script else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,53 +74,81 @@ class JobIdentity:
     @classmethod
     def of_next_job(cls) -> JobIdentity:
         """Counts the jobs of this process."""
-        script = getattr(sys.modules.get("__main__"), "__file__", None)
-        return cls(str(Path(script).absolute()) if script else "", tuple(sys.argv[1:]), _process, next(_ordinals))
+        return cls(main_script(), tuple(sys.argv[1:]), _process, next(_ordinals))
+
+    def place(self, graph: JobGraph) -> Place:
+        """Among the runs of its script and the jobs of its process. What is typed in is of no script."""
+        here = _name_of(self.run, graph.name, *(vertex.name for vertex in graph.vertices))
+        of_script = _name_of(self.script, *self.arguments, str(self.ordinal), graph.name)
+        return Place(of_script if self.script else here, here)
 
     def is_of_script(self, header: LogHeader) -> bool:
         """Returns whether the header's job is of the same script, called with the same arguments."""
         return bool(self.script) and (header.script, tuple(header.arguments)) == (self.script, self.arguments)
 
 
+def _name_of(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(errors="replace"), digest_size=12).hexdigest()
+
+
 def header_of(
-    compiled: CompiledJob, options: Options, job_id: str, identity: JobIdentity, *, given: bytes, prints: list[Any]
+    compiled: CompiledJob,
+    options: Options,
+    job_id: str,
+    identity: JobIdentity,
+    *,
+    given: bytes,
+    prints: list[Any],
+    before: Before = FROM_NOTHING,
 ) -> LogHeader:
     return LogHeader(
         format=FORMAT,
         firesteel=_version("firesteel"),
-        versions={"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES[1:]}},
+        versions=_versions(),
         job_id=job_id,
         job_name=compiled.job_graph.name,
         run=identity.run,
         ordinal=identity.ordinal,
         script=identity.script,
         arguments=list(identity.arguments),
-        generation=1,
-        plan=planned(compiled.job_graph, job_id, options),
+        plan=planned(compiled.job_graph, job_id, options, at=before.at, after=before.after, uses=before.uses),
         graph_digest=graph_digest(compiled.job_graph),
         given=given,
         prints=prints,
     )
 
 
-def prints_of(compiled: CompiledJob) -> list[Any]:
-    """The fingerprint of each vertex as plain data, with a digest of its splits as they are pickled: for inputs of which nobody can say
-    more. Taken before sinks begin. Raises UsageError for a source whose ``fingerprint()`` does not work."""
+@dataclass(frozen=True, slots=True)
+class Prints:
+    """``plain``: the fingerprint of each vertex as plain data, with a digest of its splits as they are pickled: for inputs of which nobody
+    can say more. ``job``: gives those of programs that are made later; None: nobody could look at all of them."""
+
+    plain: list[Any]
+    job: JobPrints | None
+
+
+NO_PRINTS = Prints([], None)
+
+
+def prints_of(compiled: CompiledJob) -> Prints:
+    """Taken before sinks begin. Raises UsageError for a source whose ``fingerprint()`` does not work."""
+    job = _job_prints(compiled)
+    unlike = [VertexPrint(secrets.token_bytes(16), None, {}) for _ in compiled.job_graph.vertices]
     found: list[Any] = []
-    for vertex, print_ in enumerate(_job_prints(compiled)):
+    for vertex, print_ in enumerate(unlike if job is None else job.vertices):
         splits = hashlib.blake2b(dumps_splits(compiled.splits.get(vertex, ())), digest_size=16).digest()
         found.append([msgspec.to_builtins(print_, builtin_types=(bytes,)), splits])
-    return found
+    return Prints(found, job)
 
 
-def _job_prints(compiled: CompiledJob) -> list[VertexPrint]:
+def _job_prints(compiled: CompiledJob) -> JobPrints | None:
     try:
-        return job_prints(compiled)
+        return JobPrints(compiled)
     except FiresteelError:
         raise
     except Exception:  # an object of the user's that cannot be looked at: the job runs, and is equal to no other
         _log.debug("'%s' has no fingerprints", compiled.job_graph.name, exc_info=True)
-        return [VertexPrint(secrets.token_bytes(16), None, {}) for _ in compiled.job_graph.vertices]
+        return None
 
 
 def _changed(name: str, then: Any, now: Any) -> list[str]:
@@ -140,11 +192,7 @@ def _plain(value: Any) -> Any:
 def differences(then: LogHeader, now: LogHeader) -> list[str]:
     """Returns in which the present job is not the one of the log, in sentences; empty: it is the same."""
     now = _as_read(now)
-    found = [
-        f"{name} {then.versions.get(name, 'none')} then, {other} now"
-        for name, other in {"firesteel": now.firesteel, **now.versions}.items()
-        if other != {"firesteel": then.firesteel, **then.versions}.get(name)
-    ]
+    found = _changed_versions(then, {"firesteel": now.firesteel, **now.versions})
     before, after = then.plan.options, now.plan.options
     found += [
         f"{key} = {_shown(before, key)} then, {_shown(after, key)} now"
@@ -157,6 +205,26 @@ def differences(then: LogHeader, now: LogHeader) -> list[str]:
     if then.graph_digest != now.graph_digest and not found:
         found.append("it has other steps, or its sources have grown or shrunk")
     return found
+
+
+def other_versions(then: LogHeader) -> list[str]:
+    """Returns in which this process is not as the log's was, whatever its job is, in sentences."""
+    here = {"firesteel": _version("firesteel"), **_versions()}
+    return _changed_versions(then, here)
+
+
+def _changed_versions(then: LogHeader, now: Mapping[str, str]) -> list[str]:
+    before = {"firesteel": then.firesteel, **then.versions}
+    return [
+        f"{name} {before.get(name, 'none')} then, {other} now"
+        for name, other in now.items()
+        if other != before.get(name)
+    ]
+
+
+def _versions() -> dict[str, str]:
+    """Of Python and the libraries that matter."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES[1:]}}
 
 
 def _as_read(header: LogHeader) -> LogHeader:
@@ -172,6 +240,10 @@ def _shown(options: Mapping[str, Any], key: str) -> str:
 
 def _version(package: str) -> str:
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return _installed_version(package)
+    except PackageNotFoundError:  # it may be installed while the process runs
         return ""
+
+
+_installed_version = cache(version)
+"""Reading a package's metadata takes milliseconds, of each of them for each job."""

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.errors import UsageError
+from firesteel.extras import command
+from firesteel.humanize import plural
 from firesteel.options import (
     RECOVERY_MODE,
     RECOVERY_RESUME,
+    RESULTS_REUSE,
     RETAIN_ON_FAILURE,
+    RETAIN_ON_SUCCESS,
     STORAGE_DIR,
     STORAGE_FILESYSTEM,
     Options,
 )
+from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
+from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG
 from firesteel.recovery.takeover import FoundJob, check_dead, find_job, find_jobs, is_surely_dead, take_over
+from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.given import Given
-from firesteel.scheduler.recovery.records import LogHeader, NarrowedTo, SinkStep
+from firesteel.scheduler.recovery.records import Kept, LogHeader, NarrowedTo
 from firesteel.scheduler.recovery.replay import Diverged, Replayed, replay
 from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.scheduler.topology.executions import NO_ROW
@@ -40,12 +49,29 @@ from firesteel.spark.recovery.beginning import (
     GoesOn,
     NewLog,
     can_recover,
-    last_step,
 )
-from firesteel.spark.recovery.header import JobIdentity, differences, header_of, prints_of
-from firesteel.spark.storage.directories import JobStorage, open_root
+from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of
+from firesteel.spark.recovery.corrections.from_earlier import Earlier, FromEarlier
+from firesteel.spark.recovery.corrections.reused import check_reuse, lines_in_short, reused
+from firesteel.spark.recovery.header import (
+    FROM_NOTHING,
+    NO_PRINTS,
+    Before,
+    JobIdentity,
+    Prints,
+    differences,
+    header_of,
+    prints_of,
+)
+from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, ScriptRun, script_run
+from firesteel.spark.recovery.sink_log import last_step, sink_steps, stays_out
+from firesteel.spark.storage.cleaning import quietly
+from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder
 
 _CAN_GO_ON = (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING, JobStatus.FINISHED)
+
+BEGINS_ANEW, HAD_FINISHED = "begins anew", "had finished"
+"""Results of a wish to resume a job where nothing was left to be done, or nothing could be gone on with."""
 
 _ANEW = "Run the script without resuming to begin anew."
 
@@ -55,12 +81,41 @@ Resume = bool | str | None
 
 @dataclass(frozen=True)
 class Opened:
-    """The beginning that was found for a job. ``same``: the job that goes on; None: a new one. ``decisions``: why."""
+    """The beginning that was found for a job. ``same``: the job that goes on; None: a new one, which uses what ``earlier`` have left. ``lines``: by
+    which others find its results (``retention.LINES``); None: they may not. ``decisions``: why."""
 
     identity: JobIdentity
-    prints: list[Any]
+    prints: Prints
     same: SameJob | None = None
     decisions: tuple[Decision, ...] = ()
+    past: PastJob | None = None
+    """The job whose outputs are out already, so that nothing is left to do."""
+    earlier: Earlier | None = None
+    lines: tuple[str, ...] | None = None
+
+    @property
+    def origins(self) -> Mapping[int, str]:
+        """Of the tokens of earlier drivers whose objects may be read (``FoundJob.origins``)."""
+        if self.same is not None:
+            return self.same.found.origins
+        return {} if self.earlier is None else self.earlier.origins
+
+    @property
+    def before(self) -> Before:
+        if self.same is not None:
+            plan = self.same.found.header.plan
+            return Before(plan.at, plan.after, tuple(plan.uses))
+        return FROM_NOTHING if self.earlier is None else self.earlier.before
+
+    def given(self, given: Given) -> Given:
+        """All that the scheduler of a new job is made with. A job that uses what earlier ones have left decides as those did."""
+        return given if self.earlier is None else self.earlier.given(given)
+
+    def reusable(self, job_id: str, token_base: int, options: Options) -> Reusable | None:
+        """By which other jobs may use the results. ``token_base``: of this driver."""
+        if self.lines is None:
+            return None
+        return Reusable(self.lines, {**self.origins, token_base: job_id}, options[RETAIN_ON_SUCCESS])
 
 
 @dataclass(frozen=True)
@@ -80,11 +135,15 @@ def recovery_mode(options: Options) -> str:
     if options[STORAGE_FILESYSTEM] is not None or (directory is not None and "://" in directory):
         if mode in (None, "off"):
             return "off"
-        raise UsageError(
-            f"{RECOVERY_MODE.key} = {mode}: a job's log needs a directory of a file system, local or shared, and results lie at {directory}.",
-            hint=f"Set {STORAGE_DIR.key} to such a directory, or {RECOVERY_MODE.key} to off.",
-        )
-    return mode or ("off" if directory is None else "on-request")
+        own = options[STORAGE_FILESYSTEM]
+        why = refusal(directory or "") if own is None else f"{own} opens it"
+        if why:
+            raise UsageError(
+                f"{RECOVERY_MODE.key} = {mode}: a job's log needs a directory of a file system, or S3, and results lie at {directory}: {why}.",
+                hint=f"Set {STORAGE_DIR.key} to such a place (for S3: {command('s3')}), or {RECOVERY_MODE.key} to off.",
+            )
+        return mode
+    return mode or ("off" if directory is None and not options[RESULTS_REUSE] else "on-request")
 
 
 def retain_seconds(options: Options) -> float:
@@ -93,46 +152,87 @@ def retain_seconds(options: Options) -> float:
 
 
 def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Callable[[], str]) -> Opened:
-    """Takes over the job that is to be resumed, if there is one. ``root``: gives the directory of results.
+    """Takes over the job that is to be resumed, if there is one; a new job uses what others have left, if it may. ``root``: gives the directory of results.
 
-    Raises UsageError for one that was asked for by its id and is not this job, that still runs, or whose outputs may be out already.
+    Raises UsageError for one that was asked for by its id and is not this job, that still runs, or whose outputs may be out already; and where
+    results are to be used again that cannot be.
     """
+    if not options[RESULTS_REUSE]:
+        return _open_job(compiled, options, resume, root)
+    directory = None if recovery_mode(options) == "off" else kept_folder(root())
+    check_reuse(options, directory)
+    assert isinstance(directory, Path)
+    opened = _open_job(compiled, options, resume, root)
+    if opened.past is not None:
+        return opened
+    identity, prints = opened.identity, opened.prints.plain
+    present = header_of(compiled, options, "", identity, given=b"", prints=prints)
+    opened = replace(opened, lines=lines_in_short(present))
+    if opened.same is not None or opened.earlier is not None:
+        return opened
+    found = reused(directory, present, identity.place(compiled.job_graph))
+    earlier = found if found.jobs else None
+    return replace(opened, earlier=earlier, decisions=(*opened.decisions, found.decision()))
+
+
+def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Callable[[], str]) -> Opened:
     identity = JobIdentity.of_next_job()
     mode = recovery_mode(options)
-    wanted = _wanted(options, resume, mode)
+    wanted = wanted_of(options, resume, mode)
     if wanted is None:
-        return Opened(identity, [] if mode == "off" else prints_of(compiled))
+        _refuse_taken(compiled)
+        return Opened(identity, NO_PRINTS if mode == "off" else prints_of(compiled))
     if mode == "off":
         raise UsageError(
             "There is nothing to resume from, for no log of jobs is written.",
             hint=f"Set {STORAGE_DIR.key} to a directory that lasts, or {RECOVERY_MODE.key} to on-request.",
         )
     prints = prints_of(compiled)
-    directory = Path(open_root(root())[1])
-    found = wanted.find(directory, identity, has_sinks=bool(compiled.sinks))
+    directory = kept_folder(root())
+    run = script_run(directory, identity.run)
+    if wanted.by_place:
+        run.goes_on(identity, retain_seconds(options), job_id=wanted.job_id, by_itself=wanted.by_itself)
+        identity = replace(identity, run=run.name)
+        past = run.past(identity.ordinal)
+        if past is not None and past.out != BEGAN:
+            present = header_of(compiled, options, past.job_id, identity, given=b"", prints=prints.plain)
+            reasons = _others(compiled, past.header, present) if past.header.prints else ["no more is known of it"]
+            _check_published(past, reasons)
+            _remove_rest(directory, past)
+            return Opened(identity, prints, decisions=(_published(past),), past=past)
+    found = wanted.find(directory, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
+        _refuse_taken(compiled)
         why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
         return Opened(identity, prints, decisions=why)
-    present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints)
-    reasons = _obstacles(compiled, found, present)
+    present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     check_dead(found)
+    taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
+    reasons = obstacles(compiled, found, present)
     _refuse_half_published(compiled, found, reasons)
-    if not reasons:
-        taken = take_over(found)
-        JobStorage(str(directory), taken.job_id, "", epoch=taken.epoch, retain=retain_seconds(options)).claim()
+    is_taken = not reasons
+    if is_taken:
+        found = taking.take(found)
         try:
-            same = _rebuilt(compiled, options, taken)
-            return Opened(identity, prints, same, (_goes_on(same),))
+            same = rebuilt(compiled, options, found)
+            return Opened(identity, prints, same, (*kept_before(same), goes_on(same)))
         except (Diverged, DamagedLogError) as error:
             reasons = [str(error).rstrip(".")]
             _refuse_half_published(compiled, found, reasons)
+    correction = correction_of(found, present)
+    if correction.keeps and isinstance(found.directory, Path):  # objects elsewhere cannot be shared
+        _refuse_taken(compiled)
+        correction = correction if is_taken else replace(correction, found=taking.take(found))
+        decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
+        return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking))
+    _refuse_taken(compiled)
     if wanted.job_id is not None:
         raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
     return Opened(identity, prints, decisions=(_anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}"),))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """The job that is asked for. ``job_id``: None: the last one at this place of the script. ``by_place``: only at its place. ``by_itself``:
     nobody has asked: only if its driver is dead for certain."""
 
@@ -140,35 +240,45 @@ class _Wanted:
     by_place: bool = True
     by_itself: bool = False
 
-    def find(self, root: Path, identity: JobIdentity, *, has_sinks: bool) -> FoundJob | None:
-        """Raises UsageError for an id of which there is nothing, and for a job with sinks that had finished where a later one broke off."""
-        if self.job_id is None:
-            left = [job for job in find_jobs(root) if identity.is_of_script(job.header)]
-            left = [job for job in left if not self.by_itself or is_surely_dead(job)]
-        else:
-            left = [find_job(root, self.job_id)]
+    def find(
+        self, root: Path | ObjectPath, identity: JobIdentity, run: ScriptRun, *, has_sinks: bool
+    ) -> FoundJob | None:
+        """``identity``: in the run that goes on. Raises UsageError for an id of which there is nothing, and where nobody can tell whether the job has published its outputs."""
         if self.job_id is not None and not self.by_place:
-            return left[0]
-        last = left[-1] if left else None
+            return _unfinished(find_job(root, self.job_id))
+        left = [job for job in find_jobs(root) if job.header.run == identity.run]
+        if self.by_itself:
+            left = [job for job in left if is_surely_dead(job)]
         own = [job for job in left if job.header.ordinal == identity.ordinal]
-        if not own and has_sinks and last is not None and identity.ordinal < last.header.ordinal:
+        past = run.past(identity.ordinal)
+        if past is not None:
+            own = [job for job in own if job.job_id == past.job_id]
+            if not own:
+                raise UsageError(
+                    f"{_named(past)} was publishing its outputs when its driver died, and what was kept of it is gone.",
+                    hint="Look at what is there, and run the script without resuming if it is to be published once more.",
+                )
+        later = [job for job in left if job.header.ordinal > identity.ordinal]
+        if not own and has_sinks and later and not run.is_known:
             raise UsageError(
-                f"Job {identity.ordinal + 1} of the script has finished and published its outputs before job {last.header.ordinal + 1} "
-                f"({last.job_id}) broke off: run again, it would publish them twice.",
+                f"Job {identity.ordinal + 1} of the script has finished and published its outputs before job {later[-1].header.ordinal + 1} "
+                f"({later[-1].job_id}) broke off: run again, it would publish them twice.",
                 hint="Resume a script whose jobs after the first have the sinks, or one that skips what it has done.",
             )
-        return own[-1] if own else None
+        named = [job for job in own if job.job_id == self.job_id]
+        return [None, *own, *named][-1]
 
 
-def _wanted(options: Options, resume: Resume, mode: str) -> _Wanted | None:
+def wanted_of(options: Options, resume: Resume, mode: str) -> Wanted | None:
+    """``mode``: as ``recovery_mode`` gives it. None: a new job begins."""
     if isinstance(resume, str):
-        return _Wanted(resume, by_place=False)
+        return Wanted(resume, by_place=False)
     named = options[RECOVERY_RESUME]
     if resume is True or (resume is None and named == "last"):
-        return _Wanted(None)
+        return Wanted(None)
     if resume is None and named is not None:
-        return _Wanted(named)
-    return _Wanted(None, by_itself=True) if resume is None and mode == "auto" else None
+        return Wanted(named)
+    return Wanted(None, by_itself=True) if resume is None and mode == "auto" else None
 
 
 def side_inputs_of(opened: Opened | None, options: Options) -> SideInputs | None:
@@ -176,6 +286,32 @@ def side_inputs_of(opened: Opened | None, options: Options) -> SideInputs | None
     if opened is None or recovery_mode(options) == "off":
         return None
     return SideInputs() if opened.same is None else opened.same.side_inputs
+
+
+def storage_of(
+    opened: Opened | None,
+    compiled: CompiledJob,
+    options: Options,
+    job_id: str,
+    *,
+    token_base: int,
+    root: str,
+    filesystem: str | None,
+    application: str,
+) -> JobStorage:
+    """The storage of the job, not made yet. ``token_base``: of its driver."""
+    if opened is None or recovery_mode(options) == "off":
+        return JobStorage(root, job_id, application, filesystem)
+    return JobStorage(
+        root,
+        job_id,
+        application,
+        filesystem,
+        epoch=1 if opened.same is None else opened.same.found.epoch,
+        retain=retain_seconds(options),
+        place=opened.identity.place(compiled.job_graph),
+        reusable=opened.reusable(job_id, token_base, options),
+    )
 
 
 def beginning_of(
@@ -189,28 +325,54 @@ def beginning_of(
     driver: DriverIdentity,
 ) -> Beginning:
     """``given``: what the scheduler was made with."""
-    job_id, directory = storage.job_id, storage.directory
-    if opened is None or side_inputs is None or directory is None:
+    job_id = storage.job_id
+    if opened is None or side_inputs is None:
         return FromNothing(job_id)
-    log = NewLog(directory / LOG, driver, side_inputs)
+    directory = storage.folder
+    log = NewLog(directory / LOG, driver, side_inputs, opened.prints.job, retains=opened.lines is not None)
+    run = script_run(directory.parent, opened.identity.run)
     if opened.same is not None:
+        header = opened.same.found.header
         log.read_until = opened.same.found.log.read
-        return GoesOn(job_id, log, opened.same.replayed, opened.same.carried)
-    encoded = codec.dump(given)
-    log.header = header_of(compiled, options, job_id, opened.identity, given=encoded, prints=opened.prints)
-    return FromNothing(job_id, log)
+    else:
+        identity, encoded = replace(opened.identity, run=run.name), codec.dump(given)
+        header = header_of(
+            compiled, options, job_id, identity, given=encoded, prints=opened.prints.plain, before=opened.before
+        )
+        log.header = header
+    in_run = run.place(header, opened.identity.ordinal, retain_seconds(options)) if compiled.sinks else NO_RUN
+    if opened.same is not None:
+        return GoesOn(job_id, log, opened.same.replayed, opened.same.carried, in_run=in_run)
+    earlier = opened.earlier
+    if earlier is None or not isinstance(directory, Path):
+        return FromNothing(job_id, log, in_run=in_run)
+    return FromEarlier(
+        job_id=job_id,
+        log=log,
+        at=opened.before.at,
+        in_run=in_run,
+        earlier=earlier,
+        kept=earlier.kept(directory),
+        store=storage.store,
+    )
 
 
-def _obstacles(compiled: CompiledJob, found: FoundJob, present: LogHeader) -> list[str]:
-    """Why the present job cannot go on where the other was, in words; empty: it can."""
-    reasons = differences(found.header, present)
+def obstacles(compiled: CompiledJob, found: FoundJob, present: LogHeader) -> list[str]:
+    """Reasons for which the present job cannot go on where the other was, in words; empty: it can."""
+    reasons = [] if found.ended is None else [f"it ended as {found.ended.status}"]
+    return [*reasons, *_others(compiled, found.header, present)]
+
+
+def _others(compiled: CompiledJob, then: LogHeader, present: LogHeader) -> list[str]:
+    """In which the present job is not the other one, in words."""
+    reasons = differences(then, present)
     if compiled.dataframes:
         reasons.append("it reads DataFrames of Spark's, which nobody can compare with what they were")
     return reasons
 
 
-def _rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJob:
-    """Raises Diverged."""
+def rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJob:
+    """Raises Diverged, DamagedLogError."""
     try:
         given = codec.load(taken.header.given)
     except ValueError as error:
@@ -244,11 +406,16 @@ def _rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJo
 
 def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequence[str]) -> None:
     """Raises UsageError where outputs of the job may be out, and nobody can say which: begun anew, it could publish them twice."""
-    steps: dict[tuple[int, int], list[str]] = {}
-    for record in (record for entry in found.log.entries for record in entry if isinstance(record, SinkStep)):
-        steps.setdefault((record.vertex, record.sink), []).append(record.step)
-    for (vertex, place), own in steps.items():
-        if (step := last_step(own)) == BEGUN:
+    for (vertex, place), told in sink_steps(found.log.entries).items():
+        own = [step for step, _ in told]
+        step = last_step(own)
+        if found.ended is not None and stays_out(own):
+            raise UsageError(
+                f"Job {found.job_id} ('{found.header.job_name}') has published a part of its outputs before it failed: run again, it would publish "
+                "them twice.",
+                hint="Look at what is there, and run the script without resuming if it is to be published once more.",
+            )
+        if found.ended is not None or step == BEGUN:
             continue
         sinks = compiled.sinks.get(vertex, ())
         sink = sinks[place] if place < len(sinks) else None
@@ -260,7 +427,57 @@ def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequ
             )
 
 
-def _goes_on(same: SameJob) -> Decision:
+def _unfinished(found: FoundJob) -> FoundJob:
+    """Raises UsageError for a job that has finished."""
+    if found.has_finished:
+        raise UsageError(
+            f"Job {found.job_id} ('{found.header.job_name}') has finished: there is nothing to go on with.",
+            hint=f"With {RESULTS_REUSE.key} = true, jobs use what is there of it.",
+        )
+    return found
+
+
+def _refuse_taken(compiled: CompiledJob) -> None:
+    """Raises UsageError where a new job would write to an output that exists already: of the job that goes on it may be the own one."""
+    if compiled.taken:
+        raise compiled.taken[0]
+
+
+def _check_published(past: PastJob, reasons: Sequence[str]) -> None:
+    """Raises UsageError for a job that may not be taken for the one whose outputs are out."""
+    if past.out == SOME:
+        raise UsageError(
+            f"{_named(past)} failed when some of its outputs were out and others were not, and cannot go on.",
+            hint="Look at what is there, and run the script without resuming if it is to be published once more.",
+        )
+    if reasons:
+        raise UsageError(
+            f"{_named(past)} has published its outputs, and is not what it was: {'; '.join(reasons)}.",
+            hint="Run the script as it was, or without resuming if the outputs of this job are to be published once more.",
+        )
+
+
+def _remove_rest(root: Path | ObjectPath, past: PastJob) -> None:
+    """Its driver may have died before it had tidied up. What another job uses is left to its time."""
+    for job in find_jobs(root):
+        if job.job_id != past.job_id or not is_surely_dead(job):
+            continue
+        if not isinstance(job.directory, Path) or end_uses(job.directory):
+            quietly(lambda job=job: JobStorage(str(root), job.job_id, "", epoch=take_over(job).epoch).remove())
+
+
+def _published(past: PastJob) -> Decision:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(past.wall))
+    reason = f"{_named(past)} published its outputs on {when}: nothing is computed or published again."
+    return Decision(at=0.0, what="resume", result=HAD_FINISHED, reason=reason)
+
+
+def _named(past: PastJob) -> str:
+    return f"Job {past.header.ordinal + 1} of the script ('{past.header.job_name}', {past.job_id})"
+
+
+def goes_on(same: SameJob) -> Decision:
+    """The word on what is kept of it."""
     scheduler, driver = same.replayed.scheduler, same.found.driver
     vertices = [vertex for vertex in scheduler.graph.vertices if vertex.is_initialized]
     finished = sum(int((vertex.winner != NO_ROW).sum()) for vertex in vertices)
@@ -273,5 +490,20 @@ def _goes_on(same: SameJob) -> Decision:
     return Decision(at=0.0, what="resume", result="goes on", reason=reason)
 
 
+def kept_before(same: SameJob) -> list[Decision]:
+    """The word on what the job's first driver had kept from other jobs: its journal is gone."""
+    plan, kept = same.found.header.plan, Counter[int]()
+    for record in (record for entry in same.found.log.entries for record in entry if isinstance(record, Kept)):
+        kept[record.vertex] += len(record.subtasks) // 4
+    others = [plan.after] if plan.after else plan.uses
+    if not others:
+        return []
+    vertices = same.replayed.scheduler.job_graph.vertices
+    listed = ", ".join(f"{count:,} of '{vertices[vertex].name}'" for vertex, count in sorted(kept.items()))
+    went = "went on from" if plan.after else "used results of"
+    reason = f"The job {went} {'job' if len(others) == 1 else 'jobs'} {', '.join(others)}, of which it kept {plural(kept.total(), 'subtask')}: {listed or 'none yet'}."
+    return [Decision(at=0.0, what="resume", result=went, inputs={"job": others[0]}, reason=reason)]
+
+
 def _anew(reason: str) -> Decision:
-    return Decision(at=0.0, what="resume", result="begins anew", reason=f"The job begins anew: {reason}.")
+    return Decision(at=0.0, what="resume", result=BEGINS_ANEW, reason=f"The job begins anew: {reason}.")

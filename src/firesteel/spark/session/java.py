@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 from firesteel.errors import UsageError
+from firesteel.extras import command
 
 MINIMUM_JAVA = 17
 """The oldest Java that Spark 4 runs on, and the newest that Spark 3.5 names."""
@@ -58,7 +59,7 @@ def find_java_home(newest: int | None = None, spark: str = "Spark") -> str | Non
     wanted = f"{MINIMUM_JAVA} or newer" if newest is None else f"{MINIMUM_JAVA} to {newest}"
     raise UsageError(
         f"{spark} needs Java {wanted}, and {have}.",
-        hint="Install a Java runtime, point JAVA_HOME at one, or run: pip install 'firesteel[jre]'",
+        hint=f"Install a Java runtime, point JAVA_HOME at one, or run: {command('jre')}",
     )
 
 

@@ -10,18 +10,15 @@ import itertools
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
-from firesteel.errors import OURS
+from firesteel.compile.identity.modules import is_installed
 from firesteel.task.executor.modules import ModuleSource
 
 _EVERYWHERE = ("__main__", "firesteel", "pyspark", "py4j", "pyarrow", "numpy", "pandas")
 """Never a user's own, wherever they lie: Spark's folder may be the working directory."""
-_INSTALLED = ("site-packages", "dist-packages")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))", re.MULTILINE
 )
@@ -47,7 +44,9 @@ def _named(program: bytes, beside: dict[str, Path]) -> Iterator[str]:
     """Modules whose names stand in the pickle as strings, or begin one."""
     tops = {name for name in beside if _stands_in(program, name)}
     yield from tops
-    yield from (name for name in list(sys.modules) if "." in name and _top(name) in tops and name.encode() in program)
+    if tops:  # else a look at thousands of modules would find none
+        inside = tuple(f"{top}." for top in tops)
+        yield from (name for name in list(sys.modules) if name.startswith(inside) and name.encode() in program)
 
 
 def _stands_in(program: bytes, name: str) -> bool:
@@ -73,11 +72,11 @@ def _beside() -> dict[str, Path]:
         if "." not in name and (path := _path_of(module)) is not None:
             found.pop(name, None)
             if _lies_in(path, inside):
-                found[name] = path
+                found[name] = Path(path)
     for name in (*_EVERYWHERE, *sys.stdlib_module_names):
         found.pop(name, None)
     return {
-        name: path for name, path in found.items() if not (_is_installed(path) or _is_installed(path.resolve()))
+        name: path for name, path in found.items() if not (is_installed(path) or is_installed(path.resolve()))
     }  # a link to what is installed is no module of the user's
 
 
@@ -89,11 +88,13 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _path_of(module: object) -> Path | None:
-    """Of its file, or a package's folder."""
+def _path_of(module: object) -> str | None:
+    """Of its file, or a package's folder. No Path: of hundreds of modules it would take milliseconds, for each job."""
     folders, file = list(getattr(module, "__path__", ())), getattr(module, "__file__", None)
     found = folders[0] if folders else file
-    return Path(found) if isinstance(found, str) and (folders or found.endswith(".py")) else None
+    if not isinstance(found, str) or not (folders or found.endswith(".py")):
+        return None
+    return str(Path(found)) if "//" in found or "/./" in found else found
 
 
 def _roots() -> list[Path]:
@@ -103,20 +104,10 @@ def _roots() -> list[Path]:
     folders += map(Path, filter(None, sys.path[:1]))
     with suppress(OSError):  # it was removed
         folders.insert(0, Path.cwd())
-    return [folder for folder in dict.fromkeys(folders) if not _is_installed(folder)]
+    return [folder for folder in dict.fromkeys(folders) if not is_installed(folder)]
 
 
-def _is_installed(path: Path) -> bool:
-    return any(f"/{name}/" in f"{path}/" for name in _INSTALLED) or _lies_in(path, _installed())
-
-
-@cache
-def _installed() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return (*(paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")), OURS)
-
-
-def _lies_in(path: Path, folders: Iterable[str]) -> bool:
+def _lies_in(path: str, folders: Iterable[str]) -> bool:
     text = f"{path}/"
     return any(text.startswith(os.path.join(folder, "")) for folder in folders)  # noqa: PTH118 - Path takes ten times as long
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,13 @@ def check(findings: Iterable[Findings], root: str) -> None:
 
 def runs_our_interpreter(context: Any) -> bool:
     """True if the Python workers of this machine run the driver's interpreter, with its packages."""
-    worker = shutil.which(context.pythonExec)
-    return worker is not None and worker == shutil.which(sys.executable)
+    worker, own = shutil.which(context.pythonExec), shutil.which(sys.executable)
+    return worker is not None and own is not None and _environment(worker) == _environment(own)
+
+
+def _environment(interpreter: str) -> tuple[Path, Path]:
+    """Equal for the names that one environment has for its interpreter, such as python and python3."""
+    return Path(interpreter).parent, Path(interpreter).resolve()
 
 
 def executors(context: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 A session that we make runs jobs FAIR, talks to its Python workers over Unix sockets, uses the driver's interpreter for
 them and keeps the console quiet. A given session is checked and used; nothing of it is stopped or replaced, and what is set for a
-moment (``worker_sockets``) is taken back.
+moment (``own_workers``) is taken back.
 """
 
 from __future__ import annotations

@@ -9,11 +9,14 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
 
 from firesteel.errors import UsageError
+from firesteel.extras import command
+from firesteel.spark.session import older_rows
 
 LEAST_PYARROW = (26, 0)
 LEAST_SPARK = (3, 5)
@@ -160,7 +163,7 @@ def check_frames(session: Any) -> None:
     except ImportError as error:
         said = " ".join(str(error).split())
         raise UsageError(
-            f"Spark {session.version} cannot pass the DataFrame on: {said}", hint="Run pip install 'firesteel[pandas]'."
+            f"Spark {session.version} cannot pass the DataFrame on: {said}", hint=f"Run {command('pandas')}."
         ) from None
 
 
@@ -177,6 +180,8 @@ def rows_of(context: Any, rdd: Any, partitions: Any) -> AbstractContextManager[A
 
 def rows_of_table(table: pa.Table, schema: Any, session: Any) -> list[Any]:
     """PySpark's rows of a table, with the values that its own ``collect`` gives."""
+    if not _takes_tables():
+        return older_rows.rows_of_table(table, schema)
     from pyspark.sql.conversion import ArrowTableToRowsConversion
 
     convert: Callable[..., list[Any]] = ArrowTableToRowsConversion.convert
@@ -184,6 +189,18 @@ def rows_of_table(table: pa.Table, schema: Any, session: Any) -> list[Any]:
         return convert(table, schema)
     as_bytes = session.conf.get("spark.sql.execution.pyspark.binaryAsBytes", "true") == "true"
     return convert(table, schema, binary_as_bytes=as_bytes)
+
+
+def local_dataframe(table: pa.Table, schema: Any, session: Any) -> Any:
+    """A PySpark DataFrame that holds these rows itself."""
+    if not _takes_tables():
+        return dataframe_of(older_rows.local_dataframe(table, schema, session), session)
+    return session.createDataFrame(table, schema)
+
+
+def _takes_tables() -> bool:
+    """PySpark itself converts between Arrow's tables and rows: since Spark 4."""
+    return find_spec("pyspark.sql.conversion") is not None
 
 
 def valid_text(column: str) -> Any:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from firesteel.model.job_graph import JobGraph
-from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
+from firesteel.options import EXECUTOR_MEMORY, EXTERNAL_IDLE_TIMEOUT, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
 from firesteel.scheduler.kernel.commands import Deploy, SlotGrants
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
@@ -191,6 +191,7 @@ class SparkSlotProvisioning:
             max(1, int(profile.cpu_cores)),
             dict(profile.external),
             addresses,
+            self._options[EXTERNAL_IDLE_TIMEOUT],
         )
 
     def _places(self, grants: SlotGrants) -> list[tuple[int, str]]:

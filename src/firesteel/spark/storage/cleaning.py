@@ -59,8 +59,9 @@ class _Late:
     """Actions that wait until killed workers can write no more; done early when the process ends."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._pending: dict[int, tuple[threading.Timer, Callable[[], Any]]] = {}
+        self._running: set[int] = set()
         self._next = 0
         self._ending = False
 
@@ -84,15 +85,25 @@ class _Late:
         self.run_all()
 
     def run_all(self) -> None:
+        """Returns when nothing is pending, and what a timer has begun is done, too, if that does not take for ever."""
         for number in list(self._pending):
             self._run(number)
+        with self._lock:
+            self._lock.wait_for(lambda: not self._running, CLOSE_SECONDS)
 
     def _run(self, number: int) -> None:
         with self._lock:
             entry = self._pending.pop(number, None)
-        if entry is not None:
+            if entry is None:
+                return
+            self._running.add(number)
+        try:
             entry[0].cancel()
             quietly(entry[1])
+        finally:
+            with self._lock:
+                self._running.remove(number)
+                self._lock.notify_all()
 
 
 late = _Late()

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +25,21 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
-from firesteel.recovery.places import MARK, SCRATCH, directory_name, job_and_epoch
-from firesteel.recovery.retention import RETAIN, is_kept
+from firesteel.recovery.exclusive import exclusive_put
+from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.places import LOG, MARK, SCRATCH, directory_name, job_and_epoch
+from firesteel.recovery.retention import BYTES, FINISHED, LINES, ORIGINS, RETAIN, is_kept, storage_clock
+from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.filesystem import open_location
-from firesteel.results.storage.owner import is_dead, myself
+from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
+from firesteel.spark.storage.cleaning import quietly
+from firesteel.spark.storage.space import Space, files_below, superseded
 
 REMOVED = ".removed"
+MOST_KEPT = 3
+"""Jobs of one place that did not finish, of which results are kept."""
 MEASURED_REQUESTS = 3
 READER_SECONDS = 60e-6
 """Seconds that a reader spends on one slice where the storage costs next to nothing."""
@@ -37,9 +47,38 @@ _PYARROW_REFUSES = ("s3a", "s3n", "dbfs", "wasb", "wasbs", "abfss")
 _INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A job's place among others, as texts that say nothing else. ``in_script``: equal for runs of one script, the same job of each;
+    ``in_process``: equal for jobs of one process that look alike."""
+
+    in_script: str
+    in_process: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reusable:
+    """All by which later jobs find and may use what a job has left. ``lines``: of its vertices (``retention.LINES``); ``origins``: of all
+    tokens that its results may have; ``retain``: seconds for which they are kept if it finishes, since they were last of use."""
+
+    lines: tuple[str, ...]
+    origins: Mapping[int, str]
+    retain: float
+
+    def of_bases(self, bases: Collection[int], job_id: str) -> Reusable:
+        """Without the origins of what the job has not used."""
+        own = {base: origin for base, origin in self.origins.items() if origin == job_id or base in bases}
+        return replace(self, origins=own)
+
+    def entries(self) -> dict[str, Any]:
+        """Of the owner's mark."""
+        return {LINES: list(self.lines), ORIGINS: {str(base): job_id for base, job_id in self.origins.items()}}
+
+
 class JobStorage:
     """The storage of one job. ``root``: directory or URL; ``store``: the job's own directory in it. ``epoch``: which driver of the job
-    this is; ``retain``: seconds for which the results are kept if it dies."""
+    this is; ``retain``: seconds for which the results are kept if it does not finish; ``place``: None:
+    of a job of which nothing is kept; ``reusable``: None: its results are not for other jobs."""
 
     def __init__(
         self,
@@ -50,16 +89,21 @@ class JobStorage:
         *,
         epoch: int = 1,
         retain: float = 0.0,
+        place: Place | None = None,
+        reusable: Reusable | None = None,
     ) -> None:
         self.root = root
         self.job_id = job_id
         self.epoch = epoch
         self.retain = retain
+        self.place = place
+        self.reusable = reusable
         self._filesystem = filesystem
-        self._name = directory_name(job_id, epoch)
+        self._name = directory_name(job_id, epoch if "://" not in root and filesystem is None else 1)
         self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
+        self._use: Use | None = None
 
     def create(self) -> None:
         """Makes the mark, then the directories. Raises UsageError or StorageError."""
@@ -70,7 +114,7 @@ class JobStorage:
     def claim(self) -> None:
         """Marks the directory, which was another driver's, as this one's, and removes what that one's tasks had spilled. Raises StorageError."""
         self._mark()
-        for epoch in range(1, self.epoch):
+        for epoch in range(1, self.epoch if self.store.is_local else 1):
             before = f"{self._path}/{directory_name(self.job_id, epoch)}"
             with suppress(OSError):
                 self._fs.delete_file(f"{before}{MARK}")
@@ -78,10 +122,75 @@ class JobStorage:
                 _remove_scratch(Path(f"{before}{SCRATCH}"))
         self._make_scratch()
 
-    def _mark(self) -> None:
+    def hold(self, *, finished: bool = True) -> Use | None:
+        """Holds the results while others may already use or remove them; the same hold each time. None: nobody ever may, or the job has not
+        ``finished``: what was held no longer is."""
+        if not finished and self._use is not None:
+            self._use.end()
+        if self._use is None and finished and self.reusable is not None and self.directory is not None:
+            self._use = begin_use(self.directory)
+        return self._use if finished else None
+
+    def keep(self, *, finished: bool = False, bases: Collection[int] = ()) -> bool:
+        """Leaves what there is when the job has ended: for a resume, or, if it has ``finished``, for other jobs. ``bases``: of the tokens that it has used
+        of others. False: nobody could use it. Never raises."""
+        reusable = self.reusable
+        retain = self.retain if not finished else reusable.retain if reusable is not None and reusable.lines else 0.0
+        if self.directory is None or not retain or not (self.directory / LOG).is_dir():
+            return False
+        with suppress(StorageError, OSError):
+            size = {FINISHED: True, BYTES: sum(files_below(self.directory).values())} if finished else {}
+            origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
+            self._mark({RETAIN: retain, ENDED: True, **origins, **size})
+            return True
+        return False
+
+    def supersede(self, *, finished: bool) -> None:
+        """Removes what jobs have left that had this one's place in the script; if this one did not finish either, only of those, and of those of the
+        process that look like it, what is beyond the last few. Never raises."""
+        if self.place is None:
+            return
+        with suppress(OSError, pa.ArrowException, FiresteelError):
+            dead = [(mark, name) for mark, name in self._marks() if is_dead(mark) and FINISHED not in mark]
+            left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
+            last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
+            for _, name in last[0 if finished else MOST_KEPT - 1 :]:
+                abandon_sinks(Path(self._path) / name)
+                self._remove(name)
+
+    def leave_room(self, most: int) -> None:
+        """Removes results of this user's finished jobs that are of no more use beside this one's, and, of more than ``most`` bytes, those that were of use
+        the longest time ago; never those that somebody uses. Never raises."""
+        with suppress(OSError, ValueError, pa.ArrowException, FiresteelError):
+            own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(Path(self._path) / name))
+            kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
+            for name in superseded(kept, self._name):
+                if self._frees(name):
+                    del kept[name]
+            if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
+                space = Space({name: Path(self._path) / name for name in kept})
+                space.shrink(most, self._frees)
+
+    def _frees(self, directory: str) -> bool:
+        """Removes it unless somebody uses it. False: it is there yet."""
+        with suppress(OSError, FiresteelError):
+            return self._remove(directory)
+        return not (Path(self._path) / directory).exists()  # another job may remove it at the same time
+
+    def _is_like(self, mark: dict[str, Any], finished: bool) -> bool:
+        assert self.place is not None
+        of_script = mark.get("in_script") == self.place.in_script
+        return of_script or (not finished and mark.get("in_process") == self.place.in_process)
+
+    def _mark(self, entries: Mapping[str, Any] | None = None) -> None:
         mark = {**myself(), "application": self._application, "at": time.time()}
         if self.retain:
             mark[RETAIN] = self.retain
+        if self.reusable is not None:
+            mark |= self.reusable.entries()
+        if self.place is not None and (self.retain or self.reusable is not None):
+            mark |= asdict(self.place)
+        mark |= entries or {}
 
         def write_mark() -> None:
             self._fs.create_dir(self._path, recursive=True)
@@ -105,6 +214,11 @@ class JobStorage:
     def directory(self) -> Path | None:
         """Returns the job's directory as a path of this machine's file systems; None if it lies elsewhere."""
         return Path(self._path) / self._name if self.store.is_local else None
+
+    @property
+    def folder(self) -> Path | ObjectPath:
+        """Returns the job's directory as its log is kept in it. Raises UsageError where no log can be."""
+        return self.directory or kept_folder(self.root) / self._name
 
     def request_seconds(self) -> float:
         """Returns the seconds that reading one slice of an object takes: opening it, one request, and the reader's own work.
@@ -149,30 +263,76 @@ class JobStorage:
     def sweep(self) -> list[str]:
         """Removes what drivers that are no more left behind, and what is not kept any more; their job ids. Never raises."""
         removed: list[str] = []
+        now = storage_clock(self._fs, self._path)
         with suppress(OSError, pa.ArrowException, FiresteelError):
-            for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
-                directory = info.base_name.removesuffix(MARK)
-                owned = job_and_epoch(directory) if directory != info.base_name else None
-                if owned is not None and owned[0] != self.job_id and self._is_orphan(directory):
-                    orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
-                    orphan.delete_all()
-                    if orphan.is_local:
-                        _remove_scratch(Path(f"{self._path}/{directory}{SCRATCH}"))
-                    self._fs.delete_file(info.path)
-                    removed.append(owned[0])
+            for mark, directory in self._marks():
+                with suppress(OSError, ValueError):
+                    is_over = is_dead(mark) and not is_kept(self._fs, f"{self._path}/{directory}", mark, now)
+                    if is_over and self._remove(directory):
+                        removed.append((job_and_epoch(directory) or (directory, 1))[0])
         return removed
+
+    def _marks(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Of other jobs. Raises OSError."""
+        found = marks_in(self._fs, self._path)
+        return ((mark, name) for mark, name in found if (job_and_epoch(name) or ("",))[0] != self.job_id)
+
+    def _remove(self, directory: str) -> bool:
+        """Removes the directory of a job that has ended, unless somebody uses it. Raises OSError, FiresteelError."""
+        if not end_uses(Path(self._path) / directory):
+            return False
+        orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
+        orphan.delete_all()
+        if orphan.is_local:
+            _remove_scratch(Path(f"{self._path}/{directory}{SCRATCH}"))
+        self._fs.delete_file(f"{self._path}/{directory}{MARK}")
+        return True
 
     @property
     def _mark_path(self) -> str:
         return f"{self._path}/{self._name}{MARK}"
 
-    def _is_orphan(self, directory: str) -> bool:
-        try:
-            with self._fs.open_input_stream(f"{self._path}/{directory}{MARK}") as stream:
-                mark = json.loads(stream.read())
-            return is_dead(mark) and not is_kept(self._fs, f"{self._path}/{directory}", mark)
-        except (OSError, ValueError):
-            return False  # being written or being removed just now
+
+def marks_in(fs: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The owners' marks below the root of results, each with the name of the directory that it is of. Raises OSError."""
+    for name in _names_in(fs, path):
+        directory = name.removesuffix(MARK)
+        if directory == name or job_and_epoch(directory) is None:
+            continue
+        with suppress(OSError, ValueError):  # being written or being removed just now
+            mark = json.loads(_content(fs, f"{path}/{name}"))
+            if isinstance(mark, dict):
+                yield mark, directory
+
+
+def _is_own(directory: Path) -> bool:
+    """Returns whether this user made it: results of others are theirs to remove."""
+    with suppress(OSError):
+        return directory.stat().st_uid == os.getuid()
+    return False
+
+
+def _names_in(fs: Any, path: str) -> list[str]:
+    if isinstance(fs, pafs.LocalFileSystem):  # several times as fast: there may be a thousand jobs
+        with suppress(FileNotFoundError):
+            return [entry.name for entry in Path(path).iterdir()]
+        return []
+    return [info.base_name for info in fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+
+
+def _content(fs: Any, path: str) -> bytes:
+    if isinstance(fs, pafs.LocalFileSystem):
+        return Path(path).read_bytes()
+    with fs.open_input_stream(path) as stream:
+        return stream.read()
+
+
+def abandon_sinks(directory: Path, *, but: Collection[tuple[int, int]] = ()) -> None:
+    """Removes what a job had staged for its sinks. ``directory``: its own; ``but``: vertices and places of sinks that somebody takes over."""
+    for path in sorted((directory / LOG).glob("sink-*.pkl")):
+        vertex, place = map(int, path.stem.split("-")[1:])
+        if (vertex, place) not in but:
+            quietly(lambda path=path: pickle.loads(path.read_bytes()).abort([]))
 
 
 def _remove_scratch(directory: Path) -> None:
@@ -182,6 +342,12 @@ def _remove_scratch(directory: Path) -> None:
         directory.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def kept_folder(root: str) -> Path | ObjectPath:
+    """The root of results as logs are kept in it. Raises UsageError where no log can be."""
+    fs, path = open_root(root)
+    return ObjectPath(fs, path, root, exclusive_put(root)) if "://" in root else Path(path)
 
 
 def new_job_id() -> str:

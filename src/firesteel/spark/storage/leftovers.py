@@ -22,8 +22,9 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
-from firesteel.recovery.places import MARK, PREFIX, SCRATCH, job_and_epoch
-from firesteel.recovery.retention import is_kept
+from firesteel.recovery.places import MARK, PREFIX, RUN_PREFIX, SCRATCH, job_and_epoch
+from firesteel.recovery.retention import kept_seconds, storage_clock
+from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
 from firesteel.spark.storage.directories import REMOVED, open_root, storage_root
 
@@ -45,6 +46,8 @@ class LeftOver:
     """Time of its last write, in seconds since 1970; 0: the storage does not tell."""
     is_local: bool = False
     """In the file system of this machine instead."""
+    kept: float | None = None
+    """Seconds for which its results are kept from now on if its driver is dead, negative where they are over; None: they are not."""
 
     @property
     def may_go(self) -> bool:
@@ -59,12 +62,14 @@ class Leftovers:
         self._private = options[STORAGE_DIR] is None
         self.root = storage_root(options, shared=False)
         self._fs, self._path = open_root(self.root, options[STORAGE_FILESYSTEM])
+        self._now = storage_clock(self._fs, self._path)
 
     def found(self) -> list[LeftOver]:
         """All jobs' directories, also those of jobs that run; the largest first. Raises StorageError, OSError."""
+        self._now = storage_clock(self._fs, self._path)
         by_job: dict[str, list[Any]] = {}
         for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
-            if info.base_name.startswith(PREFIX):
+            if info.base_name.startswith((PREFIX, RUN_PREFIX)):
                 by_job.setdefault(_job_of(info.base_name), []).append(info)
         jobs = [self._job(job_id, infos) for job_id, infos in by_job.items()]
         return sorted([*jobs, *_scratch()], key=lambda each: (-each.bytes, each.job_id))
@@ -72,12 +77,14 @@ class Leftovers:
     def remove(self, each: LeftOver) -> None:
         """Looks once more whose it is. Raises FiresteelError for what must not go, or cannot be removed."""
         mark = next((path for path in each.paths if path.endswith(MARK)), None)
-        if not each.may_go or (mark is not None and self._owner(mark) is not Owner.DEAD):
+        if not each.may_go or (mark is not None and self._owner(mark)[0] is not Owner.DEAD):
             raise FiresteelError(f"What lies there of job {each.job_id} is not left over: {each.owner.value}.")
         try:
             if each.is_local:
                 shutil.rmtree(each.paths[0])
                 return
+            if not all(end_uses(Path(path)) for path in each.paths if not path.endswith(MARK)):
+                raise FiresteelError(f"The results of job {each.job_id} stay: a running job uses them.")
             for path in sorted(
                 each.paths, key=lambda path: path.endswith(MARK)
             ):  # the mark last: it finds the rest again
@@ -102,10 +109,10 @@ class Leftovers:
             if info.type == pafs.FileType.File:
                 size, files = size + (info.size or 0), files + 1
         if mark is not None:
-            owner = self._owner(mark.path)
+            owner, kept = self._owner(mark.path)
         else:
-            owner = Owner.DEAD if at < time.time() - UNMARKED_SECONDS else Owner.UNKNOWN
-        return LeftOver(job_id, tuple(info.path for info in infos), owner, size, files, at)
+            owner, kept = Owner.DEAD if at < time.time() - UNMARKED_SECONDS else Owner.UNKNOWN, None
+        return LeftOver(job_id, tuple(info.path for info in infos), owner, size, files, at, kept=kept)
 
     def _below(self, info: Any) -> Iterator[Any]:
         yield info
@@ -113,17 +120,18 @@ class Leftovers:
             with suppress(OSError):
                 yield from self._fs.get_file_info(pafs.FileSelector(info.path, recursive=True, allow_not_found=True))
 
-    def _owner(self, path: str) -> Owner:
+    def _owner(self, path: str) -> tuple[Owner, float | None]:
+        """Of a mark, and for how many seconds the results are kept."""
         try:
             with self._fs.open_input_stream(path) as stream:
                 mark = json.loads(stream.read())
             owner = owner_of(mark)
-            if owner is Owner.DEAD and is_kept(self._fs, path.removesuffix(MARK), mark):
-                return Owner.KEPT
+            kept = None if owner is Owner.ALIVE else kept_seconds(self._fs, path.removesuffix(MARK), mark, self._now)
         except (OSError, ValueError):
-            return Owner.UNKNOWN  # being written or being removed just now
-        was_here = owner is Owner.ELSEWHERE and self._private and _before_boot(str(mark.get("host")))
-        return Owner.DEAD if was_here else owner
+            return Owner.UNKNOWN, None  # being written or being removed just now
+        if owner is Owner.ELSEWHERE and self._private and _before_boot(str(mark.get("host"))):
+            owner = Owner.DEAD
+        return Owner.KEPT if owner is Owner.DEAD and (kept or 0) > 0 else owner, kept
 
 
 def _before_boot(host: str) -> bool:

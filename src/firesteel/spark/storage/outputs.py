@@ -41,8 +41,10 @@ class Outputs:
         now: Callable[[], float],
         *,
         steps: Steps = NO_STEPS,
+        publishing: Callable[[], None] = lambda: None,
     ) -> None:
-        self._steps = steps
+        """``publishing``: called before anything is published; raises FiresteelError where it may not be."""
+        self._steps, self._about_to_publish = steps, publishing
         self._compiled = compiled
         self._store = store
         self._report = report
@@ -111,6 +113,7 @@ class Outputs:
         """In its own thread: publishes each sink's winners, in subtask order."""
         event: ev.Event
         try:
+            self._about_to_publish()
             publish(
                 [
                     (sink, [pickle.loads(commits[i]) for _attempt, commits in winners])

@@ -15,6 +15,8 @@ from firesteel.connectors.base import PUBLISHED, PUBLISHING
 from firesteel.errors import FiresteelError
 from firesteel.spark.storage.cleaning import quietly
 
+TAKEN_BACK = "taken back"
+"""The step of a sink that was published before another one could not be: nothing of it is out any more."""
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -118,6 +120,7 @@ def _taken_back(sink: Any, held: list[Any], steps: Steps) -> bool:
     except Exception:
         _log.debug("'%s' could not be taken back", sink.name, exc_info=True)
         return False
+    quietly(lambda: steps.told(sink, TAKEN_BACK))
     return True
 
 

@@ -29,10 +29,11 @@ from firesteel.scheduler.streaming.events import (
     RequirementsChanged,
     RescaleRequested,
     RescaleStep,
+    StreamPlan,
     StreamSubmitted,
     TimerFired,
 )
-from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
+from firesteel.scheduler.streaming.records import RescaleRecord, StreamDatasets, StreamStatus
 from firesteel.spark.streams.checkpoint.warming import warm_up
 from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
 from firesteel.spark.streams.commit_barrier import AtBarrier, BarrierLost
@@ -114,6 +115,7 @@ class StreamDriver:
         """Of a run that is not yet known here."""
         self._timers = Timers()
         self._events = 0
+        self._told_datasets: tuple[tuple[tuple[str, str], ...], ...] = ((), ())
         self._rescales: deque[RescaleRecord] = deque(maxlen=MOST_RESCALES)
         self._end: StreamEnd | None = None
         self._done = threading.Event()
@@ -220,10 +222,18 @@ class StreamDriver:
     def _started(self, run: Run) -> None:
         self._run = run
         self._watch.look_at(run)
+        self._tell_datasets(run.started.plan)
         self._feed(run.started)
         later, self._later = self._later, []
         for item in later:
             self._heard(item, self._clock.now())
+
+    def _tell_datasets(self, plan: StreamPlan) -> None:
+        """Once, for a restarted query reads and writes the same."""
+        told, self._told_datasets = self._told_datasets, (plan.reads, plan.writes)
+        if told != self._told_datasets:
+            inputs, outputs = ([{"namespace": n, "name": name} for n, name in names] for names in self._told_datasets)
+            self._write(StreamDatasets(at=self._clock.now(), inputs=inputs, outputs=outputs))
 
     def _heard(self, item: Heard | HeardIdle | AtBarrier | BarrierLost, now: float) -> None:
         run = self._run

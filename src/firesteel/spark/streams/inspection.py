@@ -94,7 +94,7 @@ def inspect(spark: Any, writer: Any, state: CheckpointState | None = None) -> St
 def _operators(frame: Any) -> _Found:
     names: list[str] = []
     single = ""
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+    for node in streaming_nodes(frame._jdf.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()
         if name in _ALWAYS_STATEFUL:
             names.append(_ALWAYS_STATEFUL[name])
@@ -126,14 +126,14 @@ def _listed(names: Iterable[str]) -> str:
     return " and ".join(f"'{name}'" for name in names)
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def streaming_nodes(plan: Any) -> Iterator[Any]:
     """The streaming part of a logical plan, from the sink's side."""
     if not plan.isStreaming():
         return
     yield plan
     children = plan.children()
     for at in range(children.size()):
-        yield from _nodes(children.apply(at))
+        yield from streaming_nodes(children.apply(at))
 
 
 def _trigger(writer: Any) -> _Trigger:
@@ -179,18 +179,22 @@ def _path_refusal(spark: Any, checkpoint: str) -> str:
 
 def _starts_once(writer: Any) -> str:
     """Why the query cannot be started a second time from its checkpoint, a sentence; empty: it can."""
-    for node in _nodes(writer._df._jdf.queryExecution().analyzed()):
+    for node in streaming_nodes(writer._df._jdf.queryExecution().analyzed()):
         if node.getClass().getSimpleName().startswith("StreamingRelation") and node.sourceName() == "socket":
             return "A socket cannot be read again from where a query was stopped: put a file or a log between."
-    mode = _field(writer, "outputMode")
-    if str(_field(writer, "source")).lower() == "memory" and mode is not None and str(mode.toString()) != "Complete":
+    mode = writer_field(writer, "outputMode")
+    if (
+        str(writer_field(writer, "source")).lower() == "memory"
+        and mode is not None
+        and str(mode.toString()) != "Complete"
+    ):
         return (
             "Spark starts a memory sink from its checkpoint only in complete mode: write to foreachBatch or to files."
         )
     return ""
 
 
-def _field(writer: Any, name: str) -> Any:
+def writer_field(writer: Any, name: str) -> Any:
     """Of the JVM's writer, which keeps it to itself; None: it cannot be read."""
     try:
         field = writer._jwrite.getClass().getDeclaredField(name)

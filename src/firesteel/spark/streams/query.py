@@ -13,6 +13,7 @@ from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, writer_option
+from firesteel.spark.streams.outside import reads_of, writes_of
 
 Build = Callable[[Any], Any]
 CHECKPOINT_OPTION = "checkpointLocation"
@@ -49,7 +50,8 @@ class QueryStarter:
         writer = writer.option(CHECKPOINT_OPTION, self._checkpoint)
         if not writer_option(writer, "queryName"):  # a memory sink's table is named by it
             writer = writer.queryName(self._name.rpartition("/")[2])
-        return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
+        plan = replace(inspect(session, writer, state), reads=reads_of(writer), writes=writes_of(writer))
+        return Prepared(session, writer, _plan(plan, parallelism), parallelism)
 
     def begin(self, parallelism: int, state: CheckpointState | None) -> Future[Prepared]:
         """:meth:`prepare` in a thread that no one need wait for: ``build`` is the user's, and may hang."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import eval_mode, left_to_spark, once, unscaled
+from firesteel.sql.expressions.texts import eval_mode, left_to_spark, once, scaled, shared, unscaled
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -65,7 +65,7 @@ def _quotient(x: Expressions, n: Node) -> str:
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     by = x.text(b)
     if not (b.cls == "Literal" and b["value"] is not None and float(b["value"]) != 0):
-        by = f"(CASE WHEN {by} = 0 THEN {zero} ELSE {by} END)"
+        by = shared(by, lambda by: f"(CASE WHEN {by} = 0 THEN {zero} ELSE {by} END)")
     if kind in FLOATS:
         return f"({x.text(a)} / {by})"
     return decimal_quotient(x.text(a), a.type, by, b.type, n.type)
@@ -85,15 +85,10 @@ def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str
         return f"CAST(decimal_division({a}, {b}, {s}) AS DECIMAL({p},{s}))"
     n = unscaled(a, s1)
     if p1 + up > 38:
-        n = f"fs_below({n}, {10 ** (38 - up)}::HUGEINT)"
-    return _scaled(f"fs_half_up({n} * {10**up}::HUGEINT, {unscaled(b, s2)})", p, s)
-
-
-def _scaled(integer: str, precision: int, scale: int) -> str:
-    """A decimal of its digits. What has more than ``precision`` ends the fragment."""
-    if scale == 0:
-        return f"CAST({integer} AS DECIMAL({precision},0))"
-    return f"CAST(fs_decimal({integer}, {10**scale}::HUGEINT, {scale}) AS DECIMAL({precision},{scale}))"
+        n = shared(n, lambda n: f"fs_below({n}, {10 ** (38 - up)}::HUGEINT)")
+    by = unscaled(b, s2)
+    quotient = shared(f"{n} * {10**up}::HUGEINT", lambda n: shared(by, lambda by: f"fs_half_up({n}, {by})"))
+    return scaled(quotient, p, s)
 
 
 def unscaled_value(x: Expressions, n: Node) -> str:
@@ -106,7 +101,7 @@ def unscaled_value(x: Expressions, n: Node) -> str:
 def _make_decimal(x: Expressions, n: Node) -> str:
     if n["child"].type != "long":
         raise Unsupported("MakeDecimal of this type is not taken over")
-    return _scaled(f"CAST({x.text(n['child'])} AS HUGEINT)", n["precision"], n["scale"])
+    return scaled(f"CAST({x.text(n['child'])} AS HUGEINT)", n["precision"], n["scale"])
 
 
 def _remainder(x: Expressions, n: Node) -> str:

@@ -96,6 +96,11 @@ _PACKAGES = (
 )
 
 
+def _with(rule: Callable[[Expressions, list[Node]], str], *fields: str) -> Callable[[Expressions, Node], str]:
+    """The rule for a class of its own, which it is in Spark 3.5."""
+    return lambda x, n: rule(x, [n[field] for field in fields])
+
+
 def _called(x: Expressions, n: Node) -> str:
     full = str(n["staticObject"])
     name = next((full.removeprefix(package) for package in _PACKAGES if full.startswith(package)), full)
@@ -113,4 +118,6 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "Sha1": _hash("sha1"),
     "Sha2": _sha2,
     "StaticInvoke": _called,
+    "Encode": _with(_in_utf8("encode"), "value", "charset"),
+    "StringDecode": _with(_in_utf8("decode"), "bin", "charset"),
 }

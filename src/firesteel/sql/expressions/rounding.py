@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, digits_of, unscaled
+from firesteel.sql.expressions.texts import constant, digits_of, scaled, shared, unscaled
 from firesteel.sql.expressions.types import INTEGERS, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -35,7 +35,7 @@ def _rounded(quotient: str) -> Callable[[Expressions, Node], str]:
             return _of_digits(f"CAST({text} AS HUGEINT)", 0, to, quotient, engine_type(kind))
         if found and result and result[1] == max(min(to, found[1]), 0):
             digits = _of_digits(unscaled(text, found[1]), found[1], to, quotient, "HUGEINT")
-            return _decimal(digits, *result)
+            return scaled(digits, *result)
         raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
 
     return rule
@@ -48,13 +48,7 @@ def _of_digits(digits: str, scale: int, to: int, quotient: str, kind: str) -> st
     if scale - to > 38:
         raise Unsupported("round to these places is not taken over")
     rest = f" * {10**-to}::HUGEINT" if to < 0 else ""
-    return f"CAST({quotient}({digits}, {10 ** (scale - to)}::HUGEINT){rest} AS {kind})"
-
-
-def _decimal(digits: str, precision: int, scale: int) -> str:
-    if scale == 0:
-        return f"CAST({digits} AS DECIMAL({precision},0))"
-    return f"CAST(fs_decimal({digits}, {10**scale}::HUGEINT, {scale}) AS DECIMAL({precision},{scale}))"
+    return shared(digits, lambda digits: f"CAST({quotient}({digits}, {10 ** (scale - to)}::HUGEINT){rest} AS {kind})")
 
 
 def _round_double(text: str, scale: int) -> str:

@@ -36,6 +36,15 @@ def once(text: str, use: Callable[[str], str]) -> str:
     return f"list_transform([{text}], lambda {name}: {use(name)})[1]"
 
 
+_SHORT = 250
+"""Characters. What is shorter may be written several times: the engine computes most equal expressions once, and a list of each row costs more."""
+
+
+def shared(text: str, use: Callable[[str], str]) -> str:
+    """``use`` of the text, or, where it is long, of a variable: texts in texts in texts grow beyond what the engine plans in time."""
+    return use(text) if len(text) <= _SHORT else once(text, use)
+
+
 def constant(node: Node, what: str) -> str | int:
     """The value of a constant. Raises Unsupported where it is none, or null."""
     if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):
@@ -48,6 +57,14 @@ def unscaled(text: str, scale: int) -> str:
     if scale == 0:
         return f"CAST({text} AS HUGEINT)"
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def scaled(integer: str, precision: int, scale: int) -> str:
+    """A decimal of its digits. What has more than ``precision`` ends the fragment."""
+    whole = f"CAST({integer} AS DECIMAL({38 if scale else precision},0))"
+    if scale == 0:
+        return whole
+    return f"CAST({whole} * CAST('0.{'1':0>{scale}}' AS DECIMAL({scale},{scale})) AS DECIMAL({precision},{scale}))"
 
 
 def digits_of(double: str, scale: int) -> str:

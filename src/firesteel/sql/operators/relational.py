@@ -48,8 +48,8 @@ def local(planner: Planner, node: Node) -> Rows:
     if not columns:  # for their number
         return _numbered(planner, node["data"])
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
-    table = planner.catalyst.dataframe_of(node, list(columns)).toArrow() if node["data"] else schema.empty_table()
-    return Rows(reading.from_arrow(planner.env, table.cast(schema)), columns)  # type: ignore[arg-type]
+    table = planner.catalyst.table_of(node, list(columns)).cast(schema) if node["data"] else schema.empty_table()
+    return Rows(reading.from_arrow(planner.env, table), columns)  # type: ignore[arg-type]
 
 
 def one_row(planner: Planner, node: Node) -> Rows:
@@ -166,6 +166,8 @@ def union(planner: Planner, node: Node) -> Rows:
         mine = planner.catalyst.output_of(child)
         if [engine_type(a.type) for a in mine] != [engine_type(kind) for kind in columns.values()]:
             raise Unsupported("a union of different types, or with a column twice, is not taken over")
-        items = ", ".join(f"{a.id} AS {name}" for a, name in zip(mine, columns, strict=True))
-        streams.append(planner.rows(child).selecting(items, columns, "union").step())
+        rows, named = planner.rows(child), list(zip(mine, columns.items(), strict=True))
+        items = ", ".join(f"{a.id} AS {name}" for a, (name, _) in named)
+        passed = {name: a.id for a, (name, kind) in named if rows.columns.get(a.id) == kind}
+        streams.append(rows.selecting(items, columns, "union", passed=passed).step())
     return Rows(union_of(streams), columns)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
@@ -37,12 +39,12 @@ class Catalyst:
 
     root: Node
     session: Any
+    version: Version
     _reader: Any
-    _version: Version
 
     def output_of(self, node: Node) -> list[Node]:
         """The attributes of an operator, in order."""
-        return _node(json.loads(self._reader.output(node.handle)), self._version)
+        return _node(json.loads(self._reader.output(node.handle)), self.version)
 
     def firsts(self) -> list[int]:
         """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
@@ -63,6 +65,13 @@ class Catalyst:
 
         return dataframe_of_plan(self._reader.plan(node.handle), self.session).toDF(*names)
 
+    def table_of(self, node: Node, names: list[str]) -> pa.Table:
+        """The rows of a subtree that has some. Raises Unsupported where this Spark cannot hand them over."""
+        try:
+            return pa.Table.from_batches(self.dataframe_of(node, names)._collect_as_arrow())
+        except Exception as error:
+            raise Unsupported(f"Spark cannot hand over its rows: {str(error).strip().splitlines()[0]}") from error
+
 
 def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
@@ -72,21 +81,27 @@ def read_plan(dataframe: Any) -> Catalyst:
         raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:
         plan = dataframe._jdf.queryExecution().optimizedPlan()
-        reader = instance_of(SOURCE, session)
+        reader = _reader(session, version)
         text = reader.read(plan)
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
-    return Catalyst(_node(json.loads(text), version), session, reader, version)
+    return Catalyst(_node(json.loads(text), version), session, version, reader)
 
 
 def offsets_of(zone: str) -> dict[str, Any]:
     """This JVM's knowledge of a zone: ``name``, ``fixed``, and ``offsets``, as [second, offset from then on]. Raises Unsupported."""
     from pyspark.sql import SparkSession
 
+    session = SparkSession.active()
+    reader = _reader(session, checked_version(session))
     try:
-        return json.loads(instance_of(SOURCE, SparkSession.active()).zone(zone))
+        return json.loads(reader.zone(zone))
     except Exception as error:
         raise Unsupported(f"the zone {zone} is not known") from error
+
+
+def _reader(session: Any, version: Version) -> Any:
+    return instance_of(SOURCE + version.field_name, session)
 
 
 def _node(value: Any, version: Version) -> Any:

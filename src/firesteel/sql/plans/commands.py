@@ -10,23 +10,20 @@ from typing import Any
 
 from firesteel.spark.session.versions import dataframe_of_plan
 from firesteel.sql.plans.java import instance_of
+from firesteel.sql.plans.versions import checked_version
 
 _SOURCE = r"""
-private static org.apache.spark.sql.internal.SessionState state(Object session) {
-    return ((org.apache.spark.sql.classic.SparkSession) session).sessionState();
-}
-
-public Object parsed(Object session, String text) {
+public Object parsed(Object state, String text) {
     try {
-        return state(session).sqlParser().parsePlan(text);
+        return ((org.apache.spark.sql.internal.SessionState) state).sqlParser().parsePlan(text);
     } catch (Throwable error) {
         return null;
     }
 }
 
-public Object analysed(Object session, Object plan) {
+public Object analysed(Object state, Object plan) {
     try {
-        org.apache.spark.sql.execution.QueryExecution execution = state(session).executePlan(
+        org.apache.spark.sql.execution.QueryExecution execution = ((org.apache.spark.sql.internal.SessionState) state).executePlan(
             (org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plan,
             org.apache.spark.sql.execution.CommandExecutionMode.SKIP());
         execution.assertAnalyzed();
@@ -34,6 +31,12 @@ public Object analysed(Object session, Object plan) {
     } catch (Throwable error) {
         return null;
     }
+}
+
+public String names(Object product) {
+    StringBuilder names = new StringBuilder();
+    for (int i = 0; i < ((scala.Product) product).productArity(); i++) names.append(fieldName(product, i)).append(' ');
+    return names.toString();
 }
 """
 _QUERY = {"CreateTableAsSelect": "query", "InsertIntoStatement": "query", "InsertIntoDir": "child"}
@@ -47,10 +50,11 @@ class Command:
     session: Any
     plan: Any
     query: Any
+    _java: Any
 
     def analysed(self) -> Any:
         """The command as Spark would run it; None: it is wrong."""
-        return instance_of(_SOURCE, self.session).analysed(self.session._jsparkSession, self._with(self.query))
+        return self._java.analysed(self.session._jsparkSession.sessionState(), self._with(self.query))
 
     def frame(self) -> Any:
         """The query as a DataFrame."""
@@ -61,12 +65,13 @@ class Command:
         return dataframe_of_plan(self._with(frame._jdf.queryExecution().analyzed()), self.session)
 
     def _with(self, query: Any) -> Any:
-        return _copied(self.plan, _QUERY[class_of(self.plan)], query)
+        return _copied(self._java, self.plan, _QUERY[class_of(self.plan)], query)
 
 
 def read_command(session: Any, text: str) -> Command | None:
-    """None: the text is not a command with a query, or not one that is known."""
-    plan = instance_of(_SOURCE, session).parsed(session._jsparkSession, text)
+    """None: the text is not a command with a query, or not one that is known. Raises Unsupported for a Spark that is not read."""
+    java = instance_of(_SOURCE + checked_version(session).field_name, session)
+    plan = java.parsed(session._jsparkSession.sessionState(), text)
     if plan is None:
         return None
     around = plan if class_of(plan) == "UnresolvedWith" else None
@@ -75,14 +80,14 @@ def read_command(session: Any, text: str) -> Command | None:
     if name is None:
         return None
     query = getattr(plan, name)()
-    return Command(session, plan, query if around is None else _copied(around, "child", query))
+    return Command(session, plan, query if around is None else _copied(java, around, "child", query), java)
 
 
 def class_of(plan: Any) -> str:
     return str(plan.getClass().getSimpleName())
 
 
-def _copied(product: Any, name: str, value: Any) -> Any:
+def _copied(java: Any, product: Any, name: str, value: Any) -> Any:
     """A case class with one field changed."""
-    fields = {str(product.productElementName(i)): product.productElement(i) for i in range(product.productArity())}
-    return product.copy(*(value if field == name else old for field, old in fields.items()))
+    names = java.names(product).split()
+    return product.copy(*(value if field == name else product.productElement(i) for i, field in enumerate(names)))

@@ -5,18 +5,54 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_classes: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-"""The compiled classes, by JVM gateway and source."""
+FIELD_NAME = """
+private String fieldName(Object product, int i) {
+    return ((scala.Product) product).productElementName(i);
+}
+"""
+"""A part of a class's body: the name of a case class's field."""
+FIELD_NAME_OF_COPY = """
+private final java.util.HashMap names = new java.util.HashMap();
+
+private String fieldName(Object product, int i) {
+    Class kind = product.getClass();
+    if (!names.containsKey(kind)) names.put(kind, parameters(kind, ((scala.Product) product).productArity()));
+    java.lang.reflect.Parameter[] found = (java.lang.reflect.Parameter[]) names.get(kind);
+    return found == null ? "?" + i : found[i].getName();
+}
+
+private java.lang.reflect.Parameter[] parameters(Class kind, int count) {
+    java.lang.reflect.Method[] all = kind.getMethods();
+    for (int k = 0; k < all.length; k++) {
+        java.lang.reflect.Parameter[] of = all[k].getParameters();
+        if (all[k].getName().equals("copy") && !all[k].isSynthetic() && of.length >= count && count > 0 && of[0].isNamePresent())
+            return of;
+    }
+    return null;
+}
+"""
+"""The same where Scala does not tell it (2.12): by the parameters of ``copy``, which begin with the fields."""
+_ANOTHER = """
+public Object another() throws Exception {
+    return getClass().getDeclaredConstructor(new Class[0]).newInstance(new Object[0]);
+}
+"""
+_firsts: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""An object of each compiled class, by JVM gateway and source."""
 
 
 def instance_of(source: str, session: Any) -> Any:
-    """A new object of the class with this body."""
-    jvm, gateway = session._jvm, session.sparkContext._gateway
-    known = _classes.setdefault(gateway, {})
+    """A new object of the class with this body. One call over the socket, but for the first."""
+    gateway = session.sparkContext._gateway
+    known = _firsts.setdefault(gateway, {})
     if source not in known:
-        compiler = jvm.org.codehaus.janino.ClassBodyEvaluator()
-        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        compiler.cook(source)
-        known[source] = compiler.getClazz()
-    nothing = gateway.new_array(jvm.Class, 0), gateway.new_array(jvm.Object, 0)
-    return known[source].getDeclaredConstructor(nothing[0]).newInstance(nothing[1])
+        known[source] = _first_of(source, session._jvm, gateway)
+    return known[source].another()
+
+
+def _first_of(source: str, jvm: Any, gateway: Any) -> Any:
+    compiler = jvm.org.codehaus.janino.ClassBodyEvaluator()
+    compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source + _ANOTHER)
+    constructor = compiler.getClazz().getDeclaredConstructor(gateway.new_array(jvm.Class, 0))
+    return constructor.newInstance(gateway.new_array(jvm.Object, 0))

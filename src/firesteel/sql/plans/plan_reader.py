@@ -1,4 +1,4 @@
-"""Java that writes a plan as JSON in one call; Spark compiles it with the compiler it brings (Janino).
+"""Java that writes a plan as JSON in one call (with ``fieldName`` of its version); Spark compiles it with the compiler it brings (Janino).
 
 Asking for a plan field by field takes a call over the socket each, thousands for a query. ``TreeNode.toJSON`` is one call, too,
 but leaves out eval modes, projections, files and inner types; so every field of every node is written here, by its Scala name.
@@ -142,7 +142,7 @@ private void node(Object v) {
     boolean rows = simple(v).equals("LocalRelation");
     for (int i = 0; i < p.productArity(); i++) {
         if (i > 0) out.append(',');
-        String name = p.productElementName(i);
+        String name = fieldName(v, i);
         text(name);
         out.append(':');
         if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
@@ -278,7 +278,7 @@ public String files(int number, String filters) {  // of a relation, without dir
             kept = conditions(f.condition(), l, columns, kept);
         }
     }
-    scala.collection.immutable.Seq normal =
+    scala.collection.immutable.Seq normal = (scala.collection.immutable.Seq)
         org.apache.spark.sql.execution.datasources.DataSourceStrategy$.MODULE$.normalizeExprs(kept, l.output());
     scala.collection.Iterator folders =
         r.location().listFiles(normal, scala.collection.immutable.Nil$.MODULE$).iterator();

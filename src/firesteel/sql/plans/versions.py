@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from firesteel.sql.plans.java import FIELD_NAME, FIELD_NAME_OF_COPY
 from firesteel.sql.plans.nodes import Unsupported
 
 _RELATION = ("isStreaming", "stream", "session", "originStats", "originConstraints")
+
+_TIMES = {"TimeAdd": "TimestampAddInterval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +19,14 @@ class Version:
     """A Spark. A rule that asks for a field that it does not have leaves the operator or expression to Spark.
 
     ``classes``: what it calls otherwise, with the newest one's name. ``relation``: the last parameters of ``LogicalRDD``.
+    ``field_name``: Java that gives the names of fields. ``widens``: Parquet files may have columns in narrower types than the table.
     """
 
     name: str
     classes: Mapping[str, str] = field(default_factory=dict[str, str])
     relation: tuple[str, ...] = _RELATION
+    field_name: str = FIELD_NAME
+    widens: bool = True
     python_functions: bool = False
     """Its code for Python workers is one that our tasks can call."""
 
@@ -34,6 +40,8 @@ VERSIONS = {
         Version("4.3", relation=(*_RELATION, "fromCheckpoint"), python_functions=True),
         Version("4.2"),
         Version("4.1"),
+        Version("4.0", classes=_TIMES),
+        Version("3.5", _TIMES, ("isStreaming", *_RELATION[2:]), FIELD_NAME_OF_COPY, widens=False),
     )
 }
 """The rules were held to these by their tests; in another one a field may mean something else."""

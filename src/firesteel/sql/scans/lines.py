@@ -16,7 +16,7 @@ from firesteel.sql.plans.nodes import Unsupported
 from firesteel.sql.scans.columns import Columns
 
 FORMATS = ("CSVFileFormat", "JsonFileFormat", "TextFileFormat")
-SETTINGS: Mapping[str, str] = {"spark.sql.legacy.timeParserPolicy": "CORRECTED"}
+SETTINGS: Mapping[str, tuple[str, ...]] = {"spark.sql.legacy.timeParserPolicy": ("CORRECTED", "EXCEPTION")}
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _ANY = {
     "mode",

@@ -14,7 +14,7 @@ from firesteel.sql.plans.nodes import Unsupported
 from firesteel.sql.scans.columns import DataColumn
 
 OPTIONS = {"serialization.format", "mergeschema"}
-SETTINGS: Mapping[str, str] = {"spark.sql.orc.impl": "native"}
+SETTINGS: Mapping[str, tuple[str, ...]] = {"spark.sql.orc.impl": ("native",)}
 _REFUSED = ("timestamp", "timestamp_ntz")
 
 

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 _INDEXES = ("InMemoryFileIndex", "CatalogFileIndex")
 _LISTING = {"path", "paths", "basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter"}
 """Options that only say which files there are, which Spark has listed."""
-_SETTINGS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "spark.sql.files.ignoreCorruptFiles": ("false",),
+    "spark.sql.files.ignoreMissingFiles": ("false",),
+}
 """Settings of the session, and their values with which files are read by all alike."""
 
 
@@ -89,17 +92,19 @@ def _maker(planner: Planner, files: Node, options: Mapping[str, str], columns: C
     raise Unsupported(f"files of the format {kind} are read by Spark")
 
 
-def _check_settings(planner: Planner, expected: Mapping[str, str]) -> None:
-    for name, value in expected.items():
-        if planner.setting(name).upper() != value.upper():
+def _check_settings(planner: Planner, expected: Mapping[str, tuple[str, ...]]) -> None:
+    for name, values in expected.items():
+        if planner.setting(name).upper() not in map(str.upper, values):
             raise Unsupported(f"{name} is Spark's own")
 
 
 def _parquet(planner: Planner, found: Listed, name: str, columns: Columns, chosen: Chosen) -> ParquetSource:
     """Footers are read once, however often the query names the table."""
 
+    reading = parquet.Reading.by(planner.catalyst.version, planner.setting)
+
     def agreed(footers: list[Footer]) -> pa.Schema:
-        return parquet.agreed(footers, columns.data)
+        return parquet.agreed(footers, columns.data, reading)
 
     try:
         source = ParquetSource.of_listed(found, name, agreed, planner.footers)

@@ -22,9 +22,6 @@ MACROS = (
     # a quotient of integers, half up; the divisor is not zero
     "CREATE MACRO fs_half_up(n, d) AS (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)"
     " * ((abs(n) // abs(d)) + (CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END))",
-    # a decimal's text of its digits; ``one``: 10 ** scale
-    "CREATE MACRO fs_decimal(n, one, s) AS (CASE WHEN n < 0 THEN '-' ELSE '' END)"
-    " || CAST(abs(n) // one AS VARCHAR) || '.' || lpad(CAST(abs(n) % one AS VARCHAR), s, '0')",
     # n, or an end of the fragment where it is too large
     "CREATE MACRO fs_below(n, most) AS CASE WHEN abs(n) >= most"
     " THEN CAST(error('left to Spark: a division beyond 38 digits') AS HUGEINT) ELSE n END",

@@ -21,7 +21,7 @@ import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import pyarrow as pa  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 PRELOADED = (
-    "firesteel.task.executor.spark_task",
+    "firesteel.task.executor.standing",
     "firesteel.task.operators.aggregation.aggregate",
     "firesteel.task.functions.batch_functions",
     "firesteel.task.operators.join",
@@ -46,17 +46,22 @@ class _QuietTraceback:
     format_exc = staticmethod(traceback.format_exc)
 
 
-def main() -> None:
-    from pyspark import daemon, worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-    setattr(daemon, "traceback", _QuietTraceback)  # noqa: B010 (the module is typed)
+def preload() -> None:
+    """Imports what tasks need, and takes it from the sight of garbage collections."""
+    from pyspark import worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     with suppress(ImportError):  # the session serves Spark's own Python too; a task of ours would name what is missing
         for module in PRELOADED:
             import_module(module)
-
     gc.collect()
     gc.freeze()
+
+
+def main() -> None:
+    from pyspark import daemon
+
+    setattr(daemon, "traceback", _QuietTraceback)  # noqa: B010 (the module is typed)
+    preload()
     daemon.manager()
 
 

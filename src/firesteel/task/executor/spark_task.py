@@ -30,7 +30,8 @@ from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
 from firesteel.task.executor.gates import evict, gate_columns
-from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.task.executor.handed import hand_over
+from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,
@@ -73,7 +74,7 @@ class BatchFunction:
 
     A partition holds their descriptors, in the order of ``parts``. Messages of part k carry ``batch + k``. ``dropped``:
     blobs that nobody needs any more. ``may_reject``: one that begins on a blocked node is rejected. ``slot``: what each of
-    its tasks was given; None: one of Spark's own slots.
+    its tasks was given; None: one of Spark's own slots. ``accumulator``: the channel's; None: whoever calls hands the messages over.
     Picklable by name (this module), carries only bytes and the channel's accumulator.
     """
 
@@ -108,15 +109,34 @@ class BatchFunction:
             take_in(job.modules)
 
     def execute(self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None) -> list[bytes]:
-        """Runs one execution of each part; returns their messages, having sent them through the channel too."""
-        task = _Task(self, descriptors)
-        messages = list(map(encode, task.run(spark_batches)))
-        self.accumulator.add(messages)
-        if task.is_last:
+        """Runs one execution of each part; returns their messages, having sent them through the channel too, if there is one."""
+        messages, is_last = self._handed_over(descriptors) if spark_batches is None else None, False
+        if messages is None:
+            messages, is_last = self.run_here(descriptors, spark_batches, None)
+        if self.accumulator is not None:
+            self.accumulator.add(messages)
+        if is_last:
             retiring.retire()
-        else:
-            settle()
         return messages
+
+    def run_here(
+        self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None, place: Place | None
+    ) -> tuple[list[bytes], bool]:
+        """The same in this very process, nothing sent: its messages, and True if the process must take no others. ``place``: None: its own."""
+        task = _Task(self, descriptors, place)
+        messages = list(map(encode, task.run(spark_batches)))
+        if not task.is_last:
+            settle()
+        return messages, task.is_last
+
+    def _handed_over(self, descriptors: Sequence[ExecutionDescriptor]) -> list[bytes] | None:
+        """None: there is nothing to hold, or nobody who would."""
+        if self.slot is None or not self.slot.external:
+            return None
+        silent = BatchFunction(
+            self.batch, self.job, self.parts, self.dropped, None, may_reject=self.may_reject, slot=self.slot
+        )
+        return hand_over(silent, descriptors, self.slot, _whereabouts(self.job))
 
 
 class DataFrameFunction:
@@ -138,7 +158,9 @@ class DataFrameFunction:
 class _Task:
     """One Spark task: the executions of one subtask that run together."""
 
-    def __init__(self, function: BatchFunction, descriptors: Sequence[ExecutionDescriptor]) -> None:
+    def __init__(
+        self, function: BatchFunction, descriptors: Sequence[ExecutionDescriptor], place: Place | None
+    ) -> None:
         numbered = enumerate(zip(function.parts, descriptors, strict=True))
         self._executions = [_Execution(function, number, part, own) for number, (part, own) in numbered]
         self._function = function
@@ -147,7 +169,7 @@ class _Task:
         self._culprit = 0
         self.is_last = False
         """The worker goes when it is over."""
-        self._place = self._whereabouts()
+        self._place = _whereabouts(function.job) if place is None else place
         for execution in self._executions:
             execution.place = self._place
 
@@ -206,13 +228,6 @@ class _Task:
 
     def _job(self) -> JobInformation:
         return self._function.job.load()
-
-    def _whereabouts(self) -> Place:
-        try:
-            job = self._job()
-        except Exception:  # told when it is loaded to be run
-            return here()
-        return here(job.node_variable)
 
     def _is_blocked(self) -> bool:
         try:
@@ -273,7 +288,7 @@ class _Execution:
             information: JobInformation = job.load()
         except Exception:  # told when it is loaded to be run; nothing will be written under this token
             return task
-        return information.token_of(task)
+        return information.token_of(task % (1 << TASK_BITS))
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -316,6 +331,7 @@ class _Execution:
             peers=job.store if job.scratch is None else None,
             kept_functions=job.kept_functions,
             input_bytes=self.descriptor.input_bytes,
+            ran={} if slot is not None and slot.external else None,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -323,8 +339,16 @@ class _Execution:
     def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
-        reports = step_reports.encode(outcome.reports)
+        reports = step_reports.encode([*outcome.reports, *self._held()])
         return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
+
+    def _held(self) -> Iterator[step_reports.StepReport]:
+        """Yields the time of each function that ran while this execution held external resources."""
+        ran = None if self.context is None else self.context.ran
+        held = round(1e3 * (time.time() - self.deployed_at))
+        for step, seconds in (ran or {}).items():
+            counts = {step_reports.FUNCTION_MS: round(1e3 * seconds), step_reports.HELD_MS: held}
+            yield step_reports.StepReport(step, counts)
 
     def _written(self, part: PartitionOutcome) -> Written:
         total = int(part.bytes.sum())
@@ -375,6 +399,14 @@ def _gate(gate: GateColumns, rects: NDArray[np.int32], shares: NDArray[np.int32]
         return PipelinedGate(gate.dataset)
     where = gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
     return Gate(gate.dataset, gate.num_subpartitions, *where, boundaries=gate.boundaries, shares=shares)
+
+
+def _whereabouts(job: Blob) -> Place:
+    try:
+        information: JobInformation = job.load()
+    except Exception:  # told when it is loaded to be run
+        return here()
+    return here(information.node_variable)
 
 
 def is_blocked_here(job: Blob) -> bool:

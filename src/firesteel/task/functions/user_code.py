@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -105,25 +106,35 @@ def complaint(name: str, text: str, ctx: TaskContext, hint: str | None = None) -
 
 def call(name: str, ctx: TaskContext, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``fn(*args, **kwargs)``; what it raises is told as the user's error, our own errors pass."""
+    began = 0.0 if ctx.ran is None else perf_counter()
     try:
         return fn(*args, **kwargs)
     except FiresteelError:
         raise
     except BaseException as error:  # sys.exit() too
         raise user_error(name, error, ctx) from error
+    finally:
+        if ctx.ran is not None:
+            _count(ctx.ran, name, perf_counter() - began)
+
+
+def _count(ran: dict[str, float], name: str, seconds: float) -> None:
+    ran[name] = ran.get(name, 0.0) + seconds
 
 
 class Boundary:
-    """Carries an error of the input through the user's frames, so that it is not taken for the user's own."""
+    """Carries an error of the input through the user's frames, so that it is not taken for the user's own. ``waited``: seconds for rows."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
         self.error: BaseException | None = None
+        self.waited = 0.0
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        began = perf_counter()
         try:
             return next(self._batches)
         except StopIteration:
@@ -131,6 +142,8 @@ class Boundary:
         except BaseException as error:
             self.error = error
             raise
+        finally:
+            self.waited += perf_counter() - began
 
 
 def call_on_batches(
@@ -142,6 +155,7 @@ def call_on_batches(
     input to the end. Any iterable is accepted, as PySpark does by default.
     """
     source = Boundary(batches)
+    began, taken = perf_counter(), 0.0
     try:
         result = fn(source, **kwargs)
         produced = _as_iterator(name, result, ctx)
@@ -150,7 +164,9 @@ def call_on_batches(
                 item = next(produced)
             except StopIteration:
                 break
+            since = perf_counter()
             yield item
+            taken += perf_counter() - since
     except GeneratorExit:  # nobody wants more
         raise
     except BaseException as error:  # sys.exit() too
@@ -159,6 +175,9 @@ def call_on_batches(
         if isinstance(error, FiresteelError):
             raise
         raise user_error(name, error, ctx) from error
+    finally:
+        if ctx.ran is not None:
+            _count(ctx.ran, name, perf_counter() - began - taken - source.waited)
     if source.error is not None:  # swallowed by the function: its answer lacks rows
         raise source.error
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from firesteel.errors import FiresteelError
 from firesteel.model.order import Order
-from firesteel.results.messages import cut_rows
 from firesteel.results.order.key_ranges import KeyRange
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorting import row_order
@@ -97,7 +98,13 @@ def in_order(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.Rec
         return
     columns = whole.columns
     for low in range(0, len(rows), step):
-        yield cut_rows(columns, rows, low, min(low + step, len(rows)), whole.schema)
+        yield cut_rows(columns, rows[low : low + step], whole.schema)
+
+
+def cut_rows(columns: list[Any], rows: NDArray[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """These rows as a batch of their own: slices of all rows in order would keep all of them while the next part is sorted."""
+    places = pa.array(rows)
+    return pa.RecordBatch.from_arrays([pc.take(column, places, boundscheck=False) for column in columns], schema=schema)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:

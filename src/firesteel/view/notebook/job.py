@@ -9,7 +9,7 @@ from firesteel.report.attempts import Attempt, Lives, lives, sentences
 from firesteel.report.history import JobHistory, VertexHistory, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.view.notebook.graph import Edge, Node, graph_svg
-from firesteel.view.notebook.markup import details, note, table
+from firesteel.view.notebook.markup import details, link, note, table
 from firesteel.view.notebook.timeline import timeline_svg
 
 MOST_ROWS = 200
@@ -17,8 +17,8 @@ MOST_ROWS = 200
 _VERTEX_COLUMNS = ("", "step", "subtasks", "done", "rows in", "read", "rows out", "produced", "took")
 
 
-def job_html(records: Iterable[JournalRecord]) -> str:
-    """The whole job. Of one that runs, as far as it has come."""
+def job_html(records: Iterable[JournalRecord], page: str = "") -> str:
+    """The whole job. Of one that runs, as far as it has come. ``page``: the address of its page; empty: it has none."""
     records = list(records)
     history = JobHistory(records)
     found = lives(records, all_of_them=True)
@@ -26,6 +26,7 @@ def job_html(records: Iterable[JournalRecord]) -> str:
     timeline = timeline_svg(history, found)
     parts = [
         note(headline(history)),
+        link(page, "Its page") if page else "",
         job_graph(history),
         vertices_table(history),
         details("When attempts ran", timeline, is_open=True) if timeline else "",

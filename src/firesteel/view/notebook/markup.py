@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from firesteel.view.svg import number
+
 LINE = "rgba(128,128,128,0.4)"
 FONT = "font:12px system-ui,sans-serif"
 STATE_COLOURS = {
@@ -15,8 +17,6 @@ STATE_COLOURS = {
     "cancelled": "#b07aa1",
 }
 _CELL = "padding:2px 10px 2px 0;vertical-align:top;border:none;"
-_CHARACTER = 7.0
-"""Width of a character of the SVGs' font, pixels, about."""
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> str:
@@ -53,28 +53,15 @@ def note(text: str) -> str:
     return f'<div style="{FONT};margin:4px 0">{escape(text)}</div>'
 
 
-def element(name: str, content: str = "", **attributes: object) -> str:
-    """``stroke_width=2`` is written ``stroke-width="2"``; numbers are rounded to a tenth of a pixel."""
-    written = "".join(f' {key.replace("_", "-")}="{escape(_number(value))}"' for key, value in attributes.items())
-    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+def link(address: str, text: str) -> str:
+    """Opened beside the notebook."""
+    return f'<div style="{FONT};margin:4px 0"><a href="{escape(address)}" target="_blank" rel="noopener">{escape(text)}</a></div>'
 
 
 def svg(width: float, height: float, content: str, label: str) -> str:
     """``label``: what it shows, for those who cannot see it."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
-        f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}" '
+        f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}" '
         f'style="max-width:100%;height:auto;{FONT};color:inherit">{content}</svg>'
     )
-
-
-def cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
-
-
-def text_width(text: str) -> float:
-    return len(text) * _CHARACTER
-
-
-def _number(value: object) -> str:
-    return f"{value:.1f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

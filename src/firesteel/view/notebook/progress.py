@@ -11,8 +11,9 @@ from typing import Any, Protocol, TextIO
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, StateChange
 from firesteel.view.live_table import MAX_ROWS, closing_line, headline, rows_of
 from firesteel.view.news import News
-from firesteel.view.notebook.markup import STATE_COLOURS, cut, details, element, note, svg, table
+from firesteel.view.notebook.markup import STATE_COLOURS, details, note, svg, table
 from firesteel.view.notebook.shell import shell
+from firesteel.view.svg import cut, element
 from firesteel.view.watched import Watched
 
 REFRESH_SECONDS = 0.5

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
-
-import numpy as np
+from html import escape
+from itertools import groupby
 
 from firesteel.humanize import format_count, format_seconds, plural
 from firesteel.report.attempts import Attempt, Lives, sentences
 from firesteel.report.history import JobHistory
-from firesteel.view.notebook.markup import LINE, STATE_COLOURS, cut, element, escape, svg
+from firesteel.view import over_time
+from firesteel.view.notebook.markup import LINE, STATE_COLOURS, svg
+from firesteel.view.over_time import round_step
+from firesteel.view.svg import cut, element
 
 MOST_BARS = 120
 """Attempts that are drawn one by one."""
@@ -56,12 +58,7 @@ class _Scale:
 def _axis(scale: _Scale, height: float) -> str:
     """Lines at round times."""
     length = scale.end - scale.began
-    step = next(
-        unit * factor
-        for unit in (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 360_000.0, 3.6e6, 3.6e9)
-        for factor in (1, 2, 5)
-        if length / (unit * factor) <= 8
-    )
+    step = round_step(length)
     lines: list[str] = []
     for k in range(int(length / step) + 1):
         x = scale.x(scale.began + k * step)
@@ -123,17 +120,5 @@ def _area(lives: Lives, scale: _Scale, y: float, title: str) -> tuple[str, float
 
 def running(attempts: Sequence[Attempt], end: float) -> list[tuple[float, int]]:
     """(time, attempts that run from then on), ascending. Of more than MOST_STEPS moments each stands for the most in its stretch."""
-    begun = [a for a in attempts if a.deployed is not None]
-    if not begun:
-        return []
-    starts = np.sort([a.deployed for a in begun if a.deployed is not None])
-    ends = np.sort([max(end if a.ended is None else a.ended, a.deployed or 0.0) for a in begun])
-    times = np.unique(np.concatenate([starts, ends]))
-    counts = np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "right")
-    if len(times) > MOST_STEPS:
-        edges = np.linspace(times[0], times[-1], MOST_STEPS + 1)
-        places = np.searchsorted(times, edges)
-        # what ran as a stretch began counts to it too
-        most = [int(counts[max(low - 1, 0) : high].max()) for low, high in pairwise(places)]
-        times, counts = edges, np.array([*most, counts[-1]])
-    return list(zip(times.tolist(), counts.tolist(), strict=True))
+    begun = [(a.deployed, end if a.ended is None else a.ended) for a in attempts if a.deployed is not None]
+    return over_time.running([start for start, _ in begun], [over for _, over in begun], MOST_STEPS)

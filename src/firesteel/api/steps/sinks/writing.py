@@ -16,7 +16,8 @@ from firesteel.connectors.formats.csv_sink import CsvSink
 from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
-from firesteel.errors import UsageError
+from firesteel.errors import OutputExistsError, UsageError
+from firesteel.options import asks_to_resume
 
 if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
@@ -66,7 +67,7 @@ def write_delta(
 
         options = layout.checked_for_table()
         sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
-        sink.check(pipeline.schema)
+        _check(pipeline, sink)
         pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_delta({layout.path})")
         return end_with(pipeline, f"write_delta({layout.path})", sink, place)
 
@@ -79,9 +80,18 @@ def write_iceberg(
         from firesteel.connectors.tables.iceberg import IcebergSink  # loads what only jobs with tables need
 
         sink = IcebergSink(table, catalog, compression=compression, **layout.checked_for_table())
-        sink.check(pipeline.schema)
+        _check(pipeline, sink)
         pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_iceberg({table})")
         return end_with(pipeline, f"write_iceberg({table})", sink, place)
+
+
+def _check(pipeline: Pipeline, sink: Sink) -> None:
+    """Raises UsageError. A table that is there already may be the work of the very job that is about to go on: the job will tell."""
+    try:
+        sink.check(pipeline.schema)
+    except OutputExistsError:
+        if not asks_to_resume(pipeline.env.options):
+            raise
 
 
 def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str | None) -> Sink:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.connectors.base import Split
+from firesteel.connectors.datasets import DatasetName, datasets_of
 from firesteel.connectors.files.compression import codec_of, damaged, plain_sizes, plain_stream
 from firesteel.connectors.files.conditions import Condition, condition, filter_batch
 from firesteel.connectors.files.partitions import Partitions, Values, find_partitions
@@ -130,6 +131,10 @@ class FileSource:
         at = Location(self._filesystem, "", self._prefix).at
         roots = dict.fromkeys(file.root for file in self._found.files)
         return [at(folder) for folder in self._found.folders], [at(root) for root in roots]
+
+    def datasets(self) -> list[DatasetName]:
+        """The paths that were given, as lineage names them."""
+        return datasets_of(self.inputs[1])
 
     @property
     def found(self) -> InputFiles:

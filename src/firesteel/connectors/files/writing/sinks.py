@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.base import BEGUN, PUBLISHED, Recovered
+from firesteel.connectors.datasets import DatasetName, dataset_of
 from firesteel.connectors.files.compression import CODECS
 from firesteel.connectors.files.object_stores import require_bucket, why
 from firesteel.connectors.files.partitions import check_partition_columns, escape
@@ -42,7 +43,7 @@ from firesteel.connectors.files.writing.part_files import (
 from firesteel.connectors.files.writing.renamed import Renamed
 from firesteel.connectors.files.writing.same_partitions import files_in, same_partitions
 from firesteel.connectors.files.writing.staging import Staging
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 
 _MODES = ("error", "overwrite", "append", "overwrite_partitions", "ignore")
 _IN_PLACE = ("append", "overwrite_partitions")
@@ -109,6 +110,15 @@ class FileSink:
         if codec not in (None, "none"):
             self._layout = replace(self._layout, extension=f"{self.extension}.{CODECS[codec]}", codec=codec)
 
+    def datasets(self) -> list[DatasetName]:
+        """The directory, as lineage names it."""
+        return [dataset_of(self.target)]
+
+    @property
+    def writes_all_rows(self) -> bool:
+        """False: not every row that it is given may be written."""
+        return self.mode != "ignore"
+
     # --- a format's part ---
 
     def _check_schema(self, schema: pa.Schema) -> None:
@@ -147,7 +157,7 @@ class FileSink:
                 if what == "a file"
                 else "Choose another path, remove it first, or write with mode='overwrite'."
             )
-            raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
+            raise OutputExistsError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
         return exists
 
     def _check_same_columns(self, schema: pa.Schema) -> None:

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,24 +69,13 @@ class Resident:
 
         Some 8 us per thread where there are none.
         """
-        held = sum(map(_private, self._descendants(os.getpid(), set())))
+        held = sum(map(_private, descendants(os.getpid())))
         self.now += held
         self.peak = max(self.peak, self.now)
 
     def end_children(self) -> None:
         """Kills them, and theirs."""
-        for process in self._descendants(os.getpid(), set()):
-            with suppress(OSError):  # it has ended by itself
-                os.kill(process, signal.SIGKILL)
-
-    def _descendants(self, process: int, known: set[int]) -> set[int]:
-        with suppress(OSError):
-            for thread in Path(f"/proc/{process}/task").iterdir():
-                for text in _read(f"{thread}/children").split():
-                    if (child := int(text)) not in known:
-                        known.add(child)
-                        self._descendants(child, known)
-        return known
+        kill_all(descendants(os.getpid()))
 
 
 @functools.lru_cache(maxsize=1)
@@ -99,6 +89,29 @@ def _of(process: int) -> Resident | None:
 def own_memory() -> Resident | None:
     """Of this process, also after it was forked; None where the system does not tell."""
     return _of(os.getpid())
+
+
+def descendants(process: int) -> set[int]:
+    """The children of a process, and theirs."""
+    found: set[int] = set()
+    _add_children(process, found)
+    return found
+
+
+def _add_children(process: int, known: set[int]) -> None:
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for text in _read(f"{thread}/children").split():
+                if (child := int(text)) not in known:
+                    known.add(child)
+                    _add_children(child, known)
+
+
+def kill_all(processes: Iterable[int]) -> None:
+    """One that has ended by itself does no harm."""
+    for process in processes:
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _private(process: int) -> int:

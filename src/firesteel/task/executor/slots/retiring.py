@@ -40,6 +40,8 @@ _growth: int | None = None
 """Least bytes by which an execution in a slot grew this process to its peak; but not the first, which loads what stays."""
 _ended = 0
 """Executions in a slot that finished here."""
+_environment: dict[str, str] | None = None
+"""Of this process, as it was before its first execution in a slot."""
 _before = 0
 """Bytes held when the execution at hand began."""
 
@@ -62,6 +64,11 @@ def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None)
     if resident is not None and slot.limit and _is_full(slot.limit, resident):
         return "it holds too much since earlier tasks"
     return ""
+
+
+def environment() -> dict[str, str]:
+    """Of this process, without what an execution in a slot has set: for a process that holds other addresses, or has other threads."""
+    return dict(os.environ) if _environment is None else dict(_environment)
 
 
 def has_ended(peak: int, resident: Resident) -> None:
@@ -102,6 +109,8 @@ def _is_full(limit: int, resident: Resident) -> bool:
 
 def _set_environment(slot: SlotInformation, addresses: Addresses) -> None:
     """For what the user's code loads later on; what is loaded already was told when the process was started."""
+    global _environment  # noqa: PLW0603
+    _environment = dict(os.environ)
     os.environ["OMP_NUM_THREADS"] = str(slot.threads)
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, str(slot.threads))

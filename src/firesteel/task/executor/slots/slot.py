@@ -30,7 +30,7 @@ class SlotInformation:
 
     ``memory``: bytes that its group asked for. ``limit``: most resident bytes of the worker, its interpreter counted; 0: not
     watched. ``managed_memory``: what operators, readers and writers hold before they spill; 0: as usual. ``threads``: of
-    thread pools.
+    thread pools. ``idle_seconds``: so long a process that holds external resources is kept for tasks to come.
     """
 
     group: str
@@ -42,3 +42,4 @@ class SlotInformation:
     external: Mapping[str, float] = field(default_factory=dict)
     addresses: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     """Subtask to the addresses of its external resources, where the slot pool hands them out; else Spark's own task says."""
+    idle_seconds: float = 60.0

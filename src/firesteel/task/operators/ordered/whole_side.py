@@ -30,8 +30,8 @@ class OrderedJoin(KeyedOperator, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WholeSide:
-    """Without keys: the right side is the side input ``side``, in memory whatever its size."""
+class _AgainstWhole:
+    """``side``: names the right side in the task."""
 
     join: OrderedJoin
     side: str
@@ -41,35 +41,33 @@ class WholeSide:
     def name(self) -> str:
         return self.join.name
 
+    def _streamed(self, batches: Batches, right: pa.Table, ctx: TaskContext) -> Batches:
+        lefts = chunked(batches, self.join.join.left_schema, max(unit_limit(ctx) // 2, 1), 1 << 30)
+        return self.join.against_one(lefts, right)
+
+
+class WholeSide(_AgainstWhole):
+    """Without keys: the right side is the side input ``side``, in memory whatever its size."""
+
+    __slots__ = ()
+
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        return _streamed(self.join, batches, ctx.side_inputs[self.side], ctx)
+        return self._streamed(batches, ctx.side_inputs[self.side], ctx)
 
 
-@dataclass(frozen=True, slots=True)
-class BroadcastOrderedJoin:
+class BroadcastOrderedJoin(_AgainstWhole):
     """With keys: the right side is the build side ``side``. One that the task cannot hold is joined as a keyed unit is, both sides in buckets on
     local disk."""
 
-    join: OrderedJoin
-    side: str
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return self.join.name
+    __slots__ = ()
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         right = rows_of_side(self.side, ctx)
         if right is not None:
-            yield from _streamed(self.join, batches, right, ctx)
+            yield from self._streamed(batches, right, ctx)
             return
         spooled = spool(batches, self.join.join.left_schema, ctx)
         try:
             yield from run_unit(self.join, [spooled, ctx.builds[self.side].unit], ctx)
         finally:
             spooled.close()
-
-
-def _streamed(join: OrderedJoin, batches: Batches, right: pa.Table, ctx: TaskContext) -> Batches:
-    lefts = chunked(batches, join.join.left_schema, max(unit_limit(ctx) // 2, 1), 1 << 30)
-    return join.against_one(lefts, right)

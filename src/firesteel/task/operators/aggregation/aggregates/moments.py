@@ -41,9 +41,10 @@ class Moments:
     def of_rows(self, inputs: Sequence[pa.Array], taken: Mask) -> list[pa.Array]:
         for column in inputs:
             taken = taken & np.asarray(column.is_valid())
-        means = [np.where(taken, as_doubles(column), 0.0) for column in inputs]
-        with np.errstate(invalid="ignore"):
-            spread = [mean - mean for mean in means]  # 0, and NaN of what is not finite
+        means = [as_doubles(column) for column in inputs]
+        if not taken.all():
+            means = [np.where(taken, mean, 0.0) for mean in means]
+        spread = [_of_one(mean) for mean in means]
         found = [taken.astype(np.float64)]
         for mean, none in zip(means, spread, strict=True):
             found += [mean, none]
@@ -52,15 +53,16 @@ class Moments:
         return [pa.array(part) for part in found]
 
     def merged(self, states: Sequence[pa.Array], members: Members) -> list[pa.Array]:
-        counts = as_doubles(states[0])
-        rows = np.flatnonzero(counts > 0)
-        members, counts = members.of(rows), counts[rows]
-        parts = [as_doubles(state)[rows] for state in states[1:]]
+        counts, *parts = [as_doubles(state) for state in states]
+        if not counts.all():
+            rows = np.flatnonzero(counts)
+            members, counts, parts = members.of(rows), counts[rows], [part[rows] for part in parts]
         total = members.sums(counts)
         with np.errstate(all="ignore"):
             found, gaps = [total], []
+            starts = first_rows(members.codes, members.n)
             for mean, squares in zip(parts[0:4:2], parts[1:4:2], strict=True):
-                whole = _means(mean, counts, total, members)
+                whole = _means(mean, counts, total, members, starts)
                 gaps.append(mean - whole[members.codes])
                 found += [whole, members.sums(squares + counts * gaps[-1] ** 2)]
             if len(gaps) == 2:
@@ -68,10 +70,18 @@ class Moments:
         return [pa.array(part) for part in found]
 
 
-def _means(means: Doubles, counts: Doubles, total: Doubles, members: Members) -> Doubles:
+def _of_one(values: Doubles) -> Doubles:
+    """The squares of single values: 0, and NaN of what is not finite."""
+    if np.isfinite(values).all():
+        return np.zeros(len(values))
+    with np.errstate(invalid="ignore"):
+        return values - values
+
+
+def _means(means: Doubles, counts: Doubles, total: Doubles, members: Members, starts: NDArray[np.int64]) -> Doubles:
+    """Of each group. ``starts``: the first row of each that has one."""
     first = np.zeros(members.n)
-    start = first_rows(members.codes, members.n)
-    first[members.codes[start]] = means[start]
+    first[members.codes[starts]] = means[starts]
     return first + members.sums(counts * (means - first[members.codes])) / np.maximum(total, 1)
 
 

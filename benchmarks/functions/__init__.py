@@ -1,0 +1,1 @@
+"""The users' functions: models set up once, services called."""

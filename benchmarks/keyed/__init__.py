@@ -1,0 +1,1 @@
+"""Steps by key: exchanges, aggregates, distinct values, sorts, heavy keys; time, memory and requests."""

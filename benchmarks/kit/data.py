@@ -1,0 +1,73 @@
+"""Inputs, generated once under ``.benchdata/`` and kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BASE = Path(__file__).resolve().parents[2] / ".benchdata"
+
+
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder of this name, made by ``make`` if no earlier run has finished it."""
+    target = BASE / name
+    if not (target / "_SUCCESS").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        make(target)
+        (target / "_SUCCESS").touch()
+    return target
+
+
+def tpch(scale: float) -> Path:
+    """A folder with one Parquet file per TPC-H table."""
+
+    def make(target: Path) -> None:
+        command = Path(sys.executable).with_name("tpchgen-cli")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([command, "parquet", "-s", f"{scale:g}", "-o", target], check=True, **quiet)
+
+    return _once(f"tpch-{scale:g}", make)
+
+
+def events(megabytes: int, *, skewed: bool = False, files: int = 4) -> Path:
+    """``k bigint, g bigint, x double, y double, s string``: about ``megabytes`` MB plain, in ``files`` files.
+
+    ``g`` has 1,000 values; skewed: half of all rows share one of them and the rest follow a power law.
+    """
+
+    def make(target: Path) -> None:
+        rng = np.random.default_rng(7)
+        rows = megabytes * 1_000_000 // 48 // files
+        for number in range(files):
+            pq.write_table(_events(rng, rows, skewed), target / f"part-{number:05d}.parquet", row_group_size=250_000)
+
+    return _once(f"events-{megabytes}{'-skewed' if skewed else ''}-{files}", make)
+
+
+def _events(rng: np.random.Generator, rows: int, skewed: bool) -> pa.Table:
+    group = rng.integers(0, 1000, rows)
+    if skewed:
+        group = np.minimum(rng.zipf(1.3, rows), 1000) - 1
+        group[rng.random(rows) < 0.5] = 7
+    key = rng.integers(0, max(1, rows // 4), rows)
+    text = np.char.add("item-", rng.integers(0, 100_000, rows).astype("U6"))
+    return pa.table({"k": key, "g": group, "x": rng.random(rows), "y": rng.normal(size=rows), "s": text})
+
+
+def wide(rows: int = 200_000, columns: int = 60) -> Path:
+    def make(target: Path) -> None:
+        rng = np.random.default_rng(3)
+        data = {"k": rng.integers(0, rows // 3, rows)}
+        data |= {f"c{i}": rng.random(rows) for i in range(columns)}
+        for number in range(4):
+            pq.write_table(pa.table({n: v[number::4] for n, v in data.items()}), target / f"part-{number:05d}.parquet")
+
+    return _once(f"wide-{rows}-{columns}", make)

@@ -1,0 +1,1 @@
+"""Running streams: a load that changes, and what a rescale costs."""

@@ -1,0 +1,70 @@
+"""``firesteel decide``: what the decider would do with inputs of these sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firesteel.cli.shared import Config, OptionPairs, given_options, show
+from firesteel.errors import UsageError
+
+if TYPE_CHECKING:
+    from firesteel.journal.file import AnyJournalRecord
+
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="KEY=VALUE",
+        help="Decide again from the recorded bytes with this option of the decider or of joins, and show both: "
+        "data-volume-per-task=256MiB, firesteel.memory.per-task=2GiB. Repeatable.",
+    ),
+]
+
+
+def decide(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Requests, one JSON object a line (or one over several); '-': piped in."),
+    ],
+    option: OptionPairs = None,
+    config: Config = None,
+) -> None:
+    """Print how parallel a step with such inputs would be, and the ranges its subtasks would read, for each request.
+
+    A request: {"options": {"min-parallelism": 1, "max-parallelism": 128, "data-volume-per-task": "64 MiB", "cut":
+    "by-bytes", "parallelism": null}, "inputs": [{"pattern": "all-to-all", "broadcast": false, "keyed": true, "bytes":
+    [[4096, "1 MiB"], [0, 512]]}]}. "bytes" has one list per producer, with one size per subpartition. "join": "inner", beside two
+    keyed inputs, lets heavy subpartitions be divided, as that kind of join allows it. What is left out has its default. One answer a line; ranges are half-open; exit 1 if any request could not be met ("error" says why).
+    """
+    from firesteel.cli.deciding.answers import answer_file
+    from firesteel.options import Options
+
+    met = True
+    for answer, is_met in answer_file(file, Options(given_options(option, configs=config))):
+        met = met and is_met
+        if not show(answer.decode()):
+            break
+    raise typer.Exit(0 if met else 1)
+
+
+def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
+    """For ``firesteel explain --what-if``. Raises UsageError."""
+    from firesteel.api.jobs.what_if import what_if
+    from firesteel.report.scripts import not_a_script
+    from firesteel.report.streams import is_stream
+
+    if is_stream(records):
+        raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")
+    not_a_script(records)
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise UsageError(
+                f"'--what-if {pair}' is not an option.", hint="Write --what-if data-volume-per-task=256MiB."
+            )
+        values[key.strip()] = value.strip()
+    return what_if(records, values, vertex)

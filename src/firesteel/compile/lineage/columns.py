@@ -1,0 +1,219 @@
+"""The columns of sources that each column of a step comes from, where the steps between are expressions and operators whose work is known.
+
+Of a function's columns nothing is known, and nothing is said; columns that a step passes on are followed through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firesteel.compile.stream_graph import (
+    ChainedStep,
+    CollectStep,
+    KeyedStep,
+    SinkStep,
+    SortStep,
+    SourceStep,
+    StreamEdge,
+    StreamNode,
+    UnionStep,
+)
+from firesteel.model.external import Origin
+from firesteel.task.expressions import plain_column, referenced_columns
+from firesteel.task.operators.aggregation.aggregate import Distinct, FullAggregate
+from firesteel.task.operators.aggregation.duplicates import OnePerKey
+from firesteel.task.operators.aggregation.side_by_side import SideBySide
+from firesteel.task.operators.join import HashJoin, payload
+from firesteel.task.operators.ordered.asof_join import AsOfJoin
+from firesteel.task.operators.ordered.range_join import RangeJoin
+from firesteel.task.operators.ordered.whole_side import WholeSide
+from firesteel.task.operators.window import WindowFunctions
+
+Origins = frozenset[Origin]
+NOTHING: Origins = frozenset()
+_RANKS = {"IDENTITY": 0, "TRANSFORMATION": 1, "AGGREGATION": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class StepColumns:
+    """``direct``: by column; one that is not there, nothing is known of. ``indirect``: columns that say which rows there are."""
+
+    direct: dict[str, Origins] = field(default_factory=dict[str, Origins])
+    indirect: Origins = NOTHING
+
+    def of(self, names: Iterable[str], how: str) -> Origins | None:
+        """The origins of a column that is made of these; None: not known of all of them."""
+        names = list(names)
+        if any(name not in self.direct for name in names):
+            return None
+        return frozenset(_by(origin, how) for name in names for origin in self.direct[name])
+
+    def deciding(self, names: Iterable[str], how: str) -> Origins:
+        """Origins of columns that decide on rows, as far as they are known."""
+        return frozenset(replace(o, how=how) for name in names for o in self.direct.get(name, NOTHING))
+
+
+def step_columns(nodes: Iterable[StreamNode], sources: Mapping[StreamNode, int]) -> dict[StreamNode, StepColumns]:
+    """``nodes``: every step behind its inputs; ``sources``: those whose columns are told, with their vertices."""
+    known: dict[StreamNode, StepColumns] = {}
+    for node in nodes:
+        known[node] = _of(node, [_read(edge, known) for edge in node.inputs], known, sources)
+    return known
+
+
+def _read(edge: StreamEdge, known: Mapping[StreamNode, StepColumns]) -> StepColumns:
+    """Rows that a function could not do are not the step's."""
+    return StepColumns() if edge.routed else known[edge.source]
+
+
+def _of(  # noqa: PLR0911 - one for each kind of step
+    node: StreamNode,
+    inputs: list[StepColumns],
+    known: Mapping[StreamNode, StepColumns],
+    sources: Mapping[StreamNode, int],
+) -> StepColumns:
+    match node.work:
+        case SourceStep():
+            return _source(node, sources.get(node))
+        case ChainedStep(operator=WholeSide(join=join)):
+            return _joined(join, [*inputs, *(_read(edge, known) for _, edge in node.sides)])
+        case ChainedStep() as work:
+            return _chained(work, node, inputs[0])
+        case KeyedStep() as work:
+            return _keyed(work, node, inputs)
+        case SortStep():
+            order = node.inputs[0].order
+            by = () if order is None else order.names
+            return StepColumns(inputs[0].direct, inputs[0].indirect | inputs[0].deciding(by, "SORT"))
+        case UnionStep():
+            return _united(inputs)
+        case SinkStep() | CollectStep():
+            return inputs[0]
+        case _:
+            return StepColumns()
+
+
+def _source(node: StreamNode, vertex: int | None) -> StepColumns:
+    """Of a source that no data set is told of, columns come of nothing that could be named."""
+    if vertex is None:
+        return StepColumns(dict.fromkeys(node.schema.names, NOTHING))
+    return StepColumns({name: frozenset({Origin(vertex, name, "IDENTITY")}) for name in node.schema.names})
+
+
+def _chained(work: ChainedStep, node: StreamNode, before: StepColumns) -> StepColumns:
+    schema = node.inputs[0].source.schema
+    if work.projection is not None:
+        direct: dict[str, Origins | None] = {}
+        for name, expression in work.projection:
+            plain = plain_column(expression, schema)
+            how = "TRANSFORMATION" if plain is None else "IDENTITY"
+            reads = referenced_columns([expression], schema) if plain is None else [plain]
+            direct[name] = before.of(reads, how)
+        return StepColumns(_known(direct), before.indirect)
+    passed = StepColumns(
+        _known({name: before.of([came], "IDENTITY") for name, came in (work.passed or {}).items()}), before.indirect
+    )
+    if work.filter is None:
+        return passed
+    return replace(
+        passed, indirect=before.indirect | before.deciding(referenced_columns([work.filter], schema), "FILTER")
+    )
+
+
+def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> StepColumns:  # noqa: PLR0911
+    operator: Any = work.direct
+    match operator:
+        case FullAggregate():
+            return _aggregated(operator, inputs[0])
+        case OnePerKey():  # the row that is kept is found by all columns
+            before = inputs[0]
+            by = before.deciding(operator.distinct_keys, "GROUP_BY") | before.deciding(node.schema.names, "SORT")
+            return StepColumns(before.direct, before.indirect | by)
+        case Distinct():
+            before = inputs[0]
+            return StepColumns(before.direct, before.indirect | before.deciding(operator.distinct_keys, "GROUP_BY"))
+        case HashJoin() | RangeJoin() | AsOfJoin():
+            return _joined(operator, inputs)
+        case WindowFunctions():
+            return _windowed(operator, inputs[0])
+        case SideBySide():
+            direct = {**inputs[1].direct, **inputs[0].direct}
+            return StepColumns(direct, inputs[0].indirect | inputs[1].indirect)
+        case _ if len(inputs) == 1:
+            kept = dict(zip(work.kept or (), work.keys[0], strict=False))
+            before = inputs[0]
+            keys = before.deciding(work.keys[0], "GROUP_BY")
+            return StepColumns(
+                _known({name: before.of([key], "IDENTITY") for name, key in kept.items()}), before.indirect | keys
+            )
+        case _:
+            return StepColumns({}, frozenset().union(*(before.indirect for before in inputs)))
+
+
+def _aggregated(operator: FullAggregate, before: StepColumns) -> StepColumns:
+    keys = {key: before.of([key], "IDENTITY") for key in operator.group_keys}
+    made = {agg.output: before.of(agg.reads(operator.input_schema), "AGGREGATION") for agg in operator.aggregations}
+    return StepColumns(_known({**keys, **made}), before.indirect | before.deciding(operator.group_keys, "GROUP_BY"))
+
+
+def _joined(operator: Any, inputs: Sequence[StepColumns]) -> StepColumns:
+    """As ``join_schema`` names what comes out: the left columns, and the right ones that are no keys."""
+    shown: HashJoin = operator if isinstance(operator, HashJoin) else operator.join
+    left, right = inputs
+    outer = shown.how in ("right", "full")  # a key is the right side's, where there is no left row
+    direct: dict[str, Origins | None] = {}
+    pairs = dict(zip(shown.left_keys, shown.right_keys, strict=True))
+    names = shown.schema.names
+    for name in shown.left_schema.names:
+        found = left.of([name], "IDENTITY")
+        other = right.of([pairs[name]], "IDENTITY") if outer and name in pairs else NOTHING
+        direct[name] = None if found is None or other is None else found | other
+    rest = [item.name for item in payload(shown.right_schema, shown.right_keys)]
+    for name, came in zip(names[len(shown.left_schema.names) :], rest, strict=False):
+        direct[name] = right.of([came], "IDENTITY")
+    compared = [*_compared(operator), *pairs.items()]
+    by = left.deciding([a for a, _ in compared], "JOIN") | right.deciding([b for _, b in compared], "JOIN")
+    return StepColumns(_known(direct), left.indirect | right.indirect | by)
+
+
+def _compared(operator: Any) -> list[tuple[str, str]]:
+    """Left and right columns that are compared beside the equal ones."""
+    match operator:
+        case RangeJoin():
+            return [(one.left, one.right) for one in operator.conditions]
+        case AsOfJoin():
+            return [operator.on]
+        case _:
+            return []
+
+
+def _windowed(operator: WindowFunctions, before: StepColumns) -> StepColumns:
+    made = {
+        output: before.of([function.column] if function.column is not None else [], "TRANSFORMATION")
+        for output, function in operator.functions
+    }
+    direct = {**before.direct, **_known(made)}
+    by = [*operator.group_keys, *(name for name, _ in operator.order)]
+    return StepColumns(direct, before.indirect | before.deciding(by, "WINDOW"))
+
+
+def _united(inputs: Sequence[StepColumns]) -> StepColumns:
+    """A column is known if it is of every input."""
+    shared = set.intersection(*(set(before.direct) for before in inputs))
+    direct = {
+        name: frozenset().union(*(before.direct[name] for before in inputs))
+        for name in inputs[0].direct
+        if name in shared
+    }
+    return StepColumns(direct, frozenset().union(*(before.indirect for before in inputs)))
+
+
+def _known(direct: Mapping[str, Origins | None]) -> dict[str, Origins]:
+    return {name: origins for name, origins in direct.items() if origins is not None}
+
+
+def _by(origin: Origin, how: str) -> Origin:
+    """The origin, with more done to it: once aggregated it stays so."""
+    return origin if _RANKS[origin.how] >= _RANKS[how] else replace(origin, how=how)

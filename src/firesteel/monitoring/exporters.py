@@ -1,0 +1,32 @@
+"""The exporters that the options ask for, as instruments of a job or stream."""
+
+from __future__ import annotations
+
+from firesteel.journal.file import Instrument
+from firesteel.monitoring.background import Background, Exporter
+from firesteel.options import LINEAGE, OTEL_METRICS, OTEL_TRACES, PROMETHEUS_ENABLED, PROMETHEUS_PORT, Options
+
+
+def monitoring(options: Options) -> tuple[Instrument, ...]:
+    """Of one job or stream that starts: none where the options ask for nothing. Called in the user's thread, whose context a trace continues.
+
+    Raises UsageError where a library is not installed, or its own configuration is wrong.
+    """
+    exporters: list[Exporter] = []
+    if options[PROMETHEUS_ENABLED] or options[PROMETHEUS_PORT] is not None:
+        from firesteel.monitoring import prometheus
+
+        exporters.append(prometheus.exporter(options))
+    if options[OTEL_TRACES]:
+        from firesteel.monitoring.opentelemetry import tracing
+
+        exporters.append(tracing.exporter())
+    if options[OTEL_METRICS]:
+        from firesteel.monitoring.opentelemetry import metering
+
+        exporters.append(metering.exporter())
+    if options[LINEAGE]:
+        from firesteel.monitoring.openlineage import exporter
+
+        exporters.append(exporter.exporter())
+    return (Background(exporters),) if exporters else ()

@@ -1,0 +1,175 @@
+"""The families of metrics that are exported: names, meanings and labels; and their samples, read from a board.
+
+Names are the registry's (``scheduler.kernel.metrics``) behind the scope: ``job_numRestarts``, ``vertex_numRecordsIn``. Beside them is what records tell and
+no registry has: status, decisions, streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from firesteel.monitoring.numbers import Board, JobNumbers, Number, StreamNumbers
+from firesteel.scheduler.kernel.states import ExecutionState
+
+COUNTER, GAUGE = "counter", "gauge"
+MOST_STEP_NUMBERS = 20
+"""Of one vertex, of the numbers that its steps bring under names of their own."""
+
+JOB, VERTEX, STREAM = ("job_id", "job"), ("job_id", "job", "vertex", "name"), ("stream_id", "stream")
+COUNTERS = ("numRestarts", "numEffectiveSpeculativeExecutions")
+"""Of the registry; all other numbers there are gauges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str
+    help: str
+    kind: str = GAUGE
+    labels: tuple[str, ...] = JOB
+
+
+Sample = tuple[Family, tuple[str, ...], Number]
+"""A family, the values of its labels, and the number."""
+
+_REGISTRY_OF_JOBS = {
+    "numRestarts": "Restarts after failures.",
+    "numSlowExecutionVertices": "Subtasks that were found slow and have not finished.",
+    "numEffectiveSpeculativeExecutions": "Mirrors of slow executions that finished first.",
+    "numBlockedNodes": "Nodes that get nothing new.",
+    "numSlotsAsked": "Executions that wait for a slot.",
+    "numSlotsHeld": "Executions that hold a slot.",
+}
+_REGISTRY_OF_VERTICES = {
+    "parallelism": "Subtasks, once decided.",
+    **{f"num{state.name.title()}Tasks": f"Subtasks that are {state.name}." for state in ExecutionState},
+    "numRecordsIn": "Rows read by the admitted attempts.",
+    "numRecordsOut": "Rows given on by the admitted attempts.",
+    "numBytesIn": "Plain bytes read by the admitted attempts.",
+    "numBytesProduced": "Plain bytes of its results, a broadcast counted once.",
+    "numBytesStored": "Bytes of its results as compressed on the storage.",
+    "numBytesConsumed": "Plain bytes of what it read, as its parallelism was decided from, once it has finished.",
+    "accumulateBusyTimeMs": "Milliseconds that its winners ran, together, once it has finished.",
+}
+OF_JOBS = {
+    name: Family(f"job_{name}", text, COUNTER if name in COUNTERS else GAUGE)
+    for name, text in _REGISTRY_OF_JOBS.items()
+}
+OF_VERTICES = {name: Family(f"vertex_{name}", text, labels=VERTEX) for name, text in _REGISTRY_OF_VERTICES.items()}
+
+JOB_STATUS = Family("job_status", "1 for the status that the job has.", labels=(*JOB, "status"))
+JOB_SECONDS = Family("job_uptime_seconds", "Seconds since the job began, until its end.")
+JOB_VERTICES_LEFT_OUT = Family(
+    "job_vertices_left_out", "Vertices of a very large job that have no metrics of their own."
+)
+JOB_DECISIONS = Family("job_decisions", "Decisions, by what was decided.", COUNTER, (*JOB, "what"))
+JOB_DROPPED = Family("job_dropped_records", "Records that monitoring left out, for it could not keep up.", COUNTER)
+STEP_REPORTED = Family(
+    "step_reported",
+    "What a step of the user's counts beside rows and bytes: rows it could not do, set-ups, calls of services.",
+    labels=(*VERTEX, "step", "count"),
+)
+_GROUP = (*JOB, "group")
+GROUP_ASKED = Family("group_slots_asked", "Executions of a slot sharing group that wait for a slot.", labels=_GROUP)
+GROUP_HELD = Family("group_slots_held", "Executions of a slot sharing group that hold a slot.", labels=_GROUP)
+GROUP_CORES = Family("group_core_seconds", "Seconds of cores that the group's slots were held.", COUNTER, _GROUP)
+GROUP_MEMORY = Family("group_gib_seconds", "GiB times seconds that the group's slots were held.", COUNTER, _GROUP)
+GROUP_WAITED = Family("group_waited_seconds", "Seconds in which any execution of the group waited.", COUNTER, _GROUP)
+_GROUPS = (GROUP_ASKED, GROUP_HELD, GROUP_CORES, GROUP_MEMORY, GROUP_WAITED)
+
+STREAM_STATUS = Family("stream_status", "1 for the status that the stream has.", labels=(*STREAM, "status"))
+STREAM_STATE = Family("stream_state", "1 for the state that its scheduler is in.", labels=(*STREAM, "state"))
+STREAM_SECONDS = Family("stream_uptime_seconds", "Seconds since the stream was started, until its end.", labels=STREAM)
+STREAM_PARALLELISM = Family("stream_parallelism", "Partitions of the last batch.", labels=STREAM)
+STREAM_LOWER = Family("stream_parallelism_lower", "The lower bound when the stream was started.", labels=STREAM)
+STREAM_UPPER = Family("stream_parallelism_upper", "The upper bound when the stream was started.", labels=STREAM)
+STREAM_BATCHES = Family("stream_batches", "Batches that were committed.", COUNTER, STREAM)
+STREAM_ROWS = Family("stream_numRecordsIn", "Rows of the batches that were committed.", COUNTER, STREAM)
+STREAM_BATCH_SECONDS = Family("stream_batch_seconds", "Seconds that batches took, together.", COUNTER, STREAM)
+STREAM_RATE = Family("stream_input_rate", "Rows that come in a second, as of the last batch.", labels=STREAM)
+STREAM_BACKLOG = Family("stream_backlog", "What waits in the sources, where they say so: rows or files.", labels=STREAM)
+STREAM_STATE_ROWS = Family("stream_state_rows", "Rows of the query's state.", labels=STREAM)
+STREAM_STATE_BYTES = Family("stream_state_bytes", "Bytes of the query's state.", labels=STREAM)
+STREAM_RESCALES = Family("stream_rescales", "Rescales by their end.", COUNTER, (*STREAM, "end"))
+STREAM_DOWNTIME = Family(
+    "stream_downtime_seconds", "Seconds that rescales kept the stream from its work.", COUNTER, STREAM
+)
+STREAM_DECISIONS = Family("stream_decisions", "Decisions, by what was decided.", COUNTER, (*STREAM, "what"))
+STREAM_DROPPED = Family("stream_dropped_records", "Records that monitoring left out.", COUNTER, STREAM)
+
+FAMILIES: tuple[Family, ...] = (
+    JOB_STATUS, JOB_SECONDS, *OF_JOBS.values(), JOB_VERTICES_LEFT_OUT, JOB_DECISIONS, JOB_DROPPED, *OF_VERTICES.values(), STEP_REPORTED, *_GROUPS,
+    STREAM_STATUS, STREAM_STATE, STREAM_SECONDS, STREAM_PARALLELISM, STREAM_LOWER, STREAM_UPPER, STREAM_BATCHES, STREAM_ROWS, STREAM_BATCH_SECONDS,
+    STREAM_RATE, STREAM_BACKLOG, STREAM_STATE_ROWS, STREAM_STATE_BYTES, STREAM_RESCALES, STREAM_DOWNTIME, STREAM_DECISIONS, STREAM_DROPPED,
+)  # fmt: skip
+"""All there are."""
+
+
+def samples(board: Board) -> list[Sample]:
+    """All samples as they stand now."""
+    with board.locked():
+        return [
+            sample
+            for numbers in board.shown()
+            for sample in (
+                _of_job(numbers, board.now()) if isinstance(numbers, JobNumbers) else _of_stream(numbers, board.now())
+            )
+        ]
+
+
+def _of_job(job: JobNumbers, now: float) -> Iterator[Sample]:
+    whose = (job.id, job.name)
+    yield JOB_STATUS, (*whose, job.status), 1
+    yield JOB_SECONDS, whose, (job.ended or now) - job.began
+    yield JOB_DROPPED, whose, job.dropped
+    if job.left_out:
+        yield JOB_VERTICES_LEFT_OUT, whose, job.left_out
+    for what, count in job.decisions.items():
+        yield JOB_DECISIONS, (*whose, what), count
+    for name, value in job.metrics.items():
+        if name in OF_JOBS:
+            yield OF_JOBS[name], whose, value
+    for group, usage in job.groups.items():
+        numbers = (usage.asked, usage.held, usage.core_seconds, usage.gib_seconds, usage.waited_seconds)
+        for family, value in zip(_GROUPS, numbers, strict=True):
+            yield family, (*whose, group), value
+    for vertex, metrics in job.by_vertex.items():
+        yield from _of_vertex((*whose, str(vertex), job.vertices[vertex]), metrics)
+
+
+def _of_vertex(whose: tuple[str, ...], metrics: Mapping[str, Number]) -> Iterator[Sample]:
+    left = MOST_STEP_NUMBERS
+    for name, value in metrics.items():
+        if name in OF_VERTICES:
+            yield OF_VERTICES[name], whose, value
+        elif left and "." in name:
+            left -= 1
+            step, _, count = name.rpartition(".")
+            yield STEP_REPORTED, (*whose, step, count), value
+
+
+def _of_stream(stream: StreamNumbers, now: float) -> Iterator[Sample]:
+    whose = (stream.id, stream.name)
+    yield STREAM_STATUS, (*whose, stream.status), 1
+    if stream.state:
+        yield STREAM_STATE, (*whose, stream.state), 1
+    yield STREAM_SECONDS, whose, (stream.ended or now) - stream.began
+    yield STREAM_LOWER, whose, stream.lower
+    yield STREAM_UPPER, whose, stream.upper
+    yield STREAM_BATCHES, whose, stream.batches
+    yield STREAM_ROWS, whose, stream.rows
+    yield STREAM_BATCH_SECONDS, whose, stream.seconds
+    yield STREAM_DOWNTIME, whose, stream.downtime
+    yield STREAM_DROPPED, whose, stream.dropped
+    for end, count in stream.rescales.items():
+        yield STREAM_RESCALES, (*whose, end), count
+    for what, count in stream.decisions.items():
+        yield STREAM_DECISIONS, (*whose, what), count
+    last = stream.last
+    if last is not None:
+        yield STREAM_PARALLELISM, whose, last.parallelism
+        yield STREAM_RATE, whose, last.input_rate
+        yield STREAM_STATE_ROWS, whose, last.state_rows
+        yield STREAM_STATE_BYTES, whose, last.state_bytes
+        if last.backlog is not None:
+            yield STREAM_BACKLOG, whose, last.backlog

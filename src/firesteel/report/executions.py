@@ -1,0 +1,264 @@
+"""The executions of one vertex as columns: a million of them take tens of megabytes, and a page of them milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.report.attempts import Attempt
+from firesteel.scheduler.kernel.records import OutputGone, StateChange
+from firesteel.scheduler.kernel.states import RANK, ExecutionState
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Rows = Ints | slice
+Spans = tuple[Floats, Floats]
+"""Launches and ends of executions, as in the records; parallel columns."""
+
+MOST_SUBTASKS = 1 << 24
+"""Of a vertex; a journal that names others is none of a job."""
+_STATES = {state.name: int(state) for state in ExecutionState} | {"INITIALIZING": int(ExecutionState.DEPLOYING)}
+_ENDS = frozenset({"FAILED", "CANCELED", "CANCELING"})
+_OVER = (ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED)
+_COLUMNS: dict[str, tuple[Any, Any]] = {
+    "subtask": (np.int32, 0),
+    "attempt": (np.int32, 0),
+    "state": (np.int8, ExecutionState.CREATED),
+    "node": (np.int32, -1),
+    "peak": (np.int32, 0),
+    "created": (np.float64, np.nan),
+    "asked": (np.float64, np.nan),
+    "began": (np.float64, np.nan),
+    "ended": (np.float64, np.nan),
+    "mirror": (np.bool_, False),
+    "opens": (np.bool_, True),
+    "void": (np.bool_, False),
+}
+
+
+class Executions:
+    """``apply`` takes the records of one vertex in order. Each property is a column, one value per execution, in the order in
+    which they were first heard of. Times as in the records; NaN: not known, or not yet. ``asked``: when it was queued with Spark. ``node``: a place
+    in ``nodes``, or -1.
+
+    The others are those of :class:`firesteel.report.attempts.Attempt`, and are read from the records alike.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+        self.count = 0
+        self._node_numbers: dict[str, int] = {}
+        self._columns = {name: np.full(16, blank, kind) for name, (kind, blank) in _COLUMNS.items()}
+        self._first: Ints = np.full(16, -1, np.int32)
+        """Subtask to the row of its attempt 0."""
+        self._later: dict[tuple[int, int], int] = {}
+        """(subtask, attempt) to row, of later attempts."""
+        self._causes: dict[int, str] = {}
+        self._launches_told = True
+
+    subtask = property(lambda self: self._column("subtask"))
+    attempt = property(lambda self: self._column("attempt"))
+    state = property(lambda self: self._column("state"))
+    node = property(lambda self: self._column("node"))
+    peak = property(lambda self: self._column("peak"))
+    created = property(lambda self: self._column("created"))
+    asked = property(lambda self: self._column("asked"))
+    began = property(lambda self: self._column("began"))
+    ended = property(lambda self: self._column("ended"))
+    mirror = property(lambda self: self._column("mirror"))
+    opens = property(lambda self: self._column("opens"))
+    void = property(lambda self: self._column("void"))
+
+    def _column(self, name: str) -> NDArray[Any]:
+        return self._columns[name][: self.count]
+
+    # --- taking records in ---
+
+    def apply(self, record: StateChange) -> None:
+        """Raises ValueError for a record whose columns differ in length."""
+        if not record.subtasks:
+            return
+        rows = self._rows(record.subtasks, record.attempts)
+        at: Any = np.asarray(record.times) if record.times else record.at
+        self._put("state", rows, _STATES.get(record.state, int(ExecutionState.CREATED)))
+        self._explain(rows, record)
+        if record.nodes:
+            known = self._numbers_of(record.hosts)[np.asarray(record.nodes)]
+            self._put(
+                "node", rows, known if known.min() >= 0 else np.where(known < 0, self._columns["node"][rows], known)
+            )
+        match record.state:
+            case "CREATED":
+                self._put("created", rows, at)
+                self._put("opens", rows, not record.beside)
+                self._put("mirror", rows, np.asarray(record.mirrors) if record.mirrors else False)
+            case "SCHEDULED":
+                self._put("asked", rows, at)
+            case "DEPLOYING":
+                self._put("began", rows, at)
+            case "RUNNING":
+                before = self._columns["began"][rows]
+                self._put("began", rows, np.where(np.isnan(before), at, before))
+            case "FINISHED":
+                if record.deployed:
+                    self._put("began", rows, np.asarray(record.deployed))
+                else:  # what was told of as it ran may have been told late
+                    self._launches_told = False
+                self._put("ended", rows, at)
+                self._put("peak", rows, np.asarray(record.peaks) if record.peaks else 0)
+            case state if state in _ENDS:
+                self._put("ended", rows, at)
+            case _:
+                pass
+
+    def lost(self, record: OutputGone) -> None:
+        """The outputs of these executions are thrown away, to be made anew."""
+        for subtask, attempt in zip(record.subtasks, record.attempts, strict=False):
+            row = self._row(subtask, attempt)
+            if row >= 0 and self.state[row] == ExecutionState.FINISHED:
+                self._columns["void"][row] = True
+
+    def _put(self, name: str, rows: Rows, values: Any) -> None:
+        self._columns[name][rows] = values
+
+    def _explain(self, rows: Rows, record: StateChange) -> None:
+        """A cancellation without a cause was asked for before, with the reason."""
+        if record.state == "CANCELED" and not record.cause:
+            return
+        explained = record.cause and record.state != "CREATED"
+        if not explained and not self._causes:
+            return
+        for row in range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist():
+            if explained:
+                self._causes[row] = record.cause
+            else:
+                self._causes.pop(row, None)
+
+    def _numbers_of(self, hosts: Sequence[str]) -> Ints:
+        """Of the hosts of a record; at the end -1, for those that say so."""
+        for host in hosts:
+            if host not in self._node_numbers:
+                self._node_numbers[host] = len(self.nodes)
+                self.nodes.append(host)
+        return np.array([*(self._node_numbers[host] for host in hosts), -1], np.int32)
+
+    def _row(self, subtask: int, attempt: int) -> int:
+        """-1: not heard of."""
+        if attempt:
+            return self._later.get((subtask, attempt), -1)
+        return int(self._first[subtask]) if 0 <= subtask < len(self._first) else -1
+
+    def _rows(self, subtasks: Sequence[int], attempts: Sequence[int]) -> Rows:
+        """Of these executions; those that were not heard of get new rows. Of one that was, as in most records, a slice: that is far quicker."""
+        if len(subtasks) == 1 == len(attempts) and (row := self._row(subtasks[0], attempts[0])) >= 0:
+            return slice(row, row + 1)
+        wanted, tries = np.asarray(subtasks, np.int32), np.asarray(attempts, np.int32)
+        if len(wanted) != len(tries) or wanted.min() < 0 or wanted.max() >= MOST_SUBTASKS:
+            raise ValueError("subtasks and attempts of a record do not fit")
+        if (top := int(wanted.max())) >= len(self._first):
+            grown = np.full(max(top + 1, 2 * len(self._first)), -1, np.int32)
+            grown[: len(self._first)] = self._first
+            self._first = grown
+        rows = np.where(tries == 0, self._first[wanted], -1).astype(np.int32)
+        for place in np.flatnonzero(tries).tolist():
+            rows[place] = self._later.get((int(wanted[place]), int(tries[place])), -1)
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            rows[new] = self._added(wanted[new], tries[new])
+        return rows
+
+    def _added(self, subtasks: Ints, attempts: Ints) -> Ints:
+        rows = np.arange(self.count, self.count + len(subtasks), dtype=np.int32)
+        self.count += len(rows)
+        for name, column in self._columns.items():
+            if self.count > len(column):
+                kind, blank = _COLUMNS[name]
+                grown = np.full(max(self.count, 2 * len(column)), blank, kind)
+                grown[: len(column)] = column
+                self._columns[name] = grown
+        self._put("subtask", rows, subtasks)
+        self._put("attempt", rows, attempts)
+        first = attempts == 0
+        self._first[subtasks[first]] = rows[first]
+        for place in np.flatnonzero(~first).tolist():
+            self._later[int(subtasks[place]), int(attempts[place])] = int(rows[place])
+        return rows
+
+    # --- reading ---
+
+    def cause(self, row: int) -> str:
+        """The reason for which it failed or was cancelled; empty: neither, or not known."""
+        return self._causes.get(row, "")
+
+    def node_name(self, row: int) -> str:
+        number = int(self.node[row])
+        return self.nodes[number] if number >= 0 else ""
+
+    def node_of(self, subtask: int, attempt: int) -> str:
+        """Empty: not known."""
+        row = self._row(subtask, attempt)
+        return self.node_name(row) if row >= 0 else ""
+
+    def seconds(self, now: float = np.nan) -> Floats:
+        """Of each, from launch to end; of those that run until ``now``; NaN: neither."""
+        ended = np.where(np.isnan(self.ended), now, self.ended)
+        return np.maximum(ended - self.began, 0.0)
+
+    def spans(self) -> Spans:
+        """Of those that Spark launched and that are over; none where the journal does not tell when each was launched."""
+        over = np.isin(self.state, _OVER) & ~np.isnan(self.began) & self._launches_told
+        return self.began[over], np.maximum(self.began, self.ended)[over]
+
+    def won(self) -> Flags:
+        return self.state == ExecutionState.FINISHED
+
+    def standing(self) -> Ints:
+        """The row that stands for each subtask, by subtask: of those since it was last begun anew the one nearest to FINISHED, of
+        several the latest."""
+        if not self.count:
+            return np.zeros(0, np.int32)
+        opened = np.zeros(int(self.subtask.max()) + 1, np.int32)
+        np.maximum.at(opened, self.subtask[self.opens], self.attempt[self.opens])
+        current = np.flatnonzero(self.attempt >= opened[self.subtask])
+        order = np.lexsort((-self.attempt[current], RANK[self.state[current]], self.subtask[current]))
+        chosen = current[order]
+        first = np.ones(len(chosen), np.bool_)
+        first[1:] = self.subtask[chosen[1:]] != self.subtask[chosen[:-1]]
+        return chosen[first].astype(np.int32)
+
+    def raced(self) -> Flags:
+        """Flags of the executions that ran beside others of their subtask, or had others beside them."""
+        if not self.count:
+            return np.zeros(0, np.bool_)
+        beside = np.zeros(int(self.subtask.max()) + 1, np.bool_)
+        beside[self.subtask[~self.opens]] = True
+        return beside[self.subtask]
+
+    def rows_of(self, subtask: int) -> list[int]:
+        """Of one subtask, by attempt."""
+        rows = np.flatnonzero(self.subtask == subtask)
+        return rows[np.argsort(self.attempt[rows])].tolist()
+
+    def as_attempt(self, row: int) -> Attempt:
+        """One execution as reports have it."""
+
+        def known(column: Floats) -> float | None:
+            return None if np.isnan(column[row]) else float(column[row])
+
+        return Attempt(
+            number=int(self.attempt[row]),
+            state=ExecutionState(int(self.state[row])).name,
+            node=self.node_name(row),
+            is_mirror=bool(self.mirror[row]),
+            opens=bool(self.opens[row]),
+            created=known(self.created),
+            deployed=known(self.began),
+            ended=known(self.ended),
+            cause=self.cause(row),
+            peak=int(self.peak[row]),
+            is_void=bool(self.void[row]),
+        )

@@ -1,0 +1,150 @@
+"""Use of slots: the share of their time that a step's tasks used from its first launch to its last end, and where the rest went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.humanize import format_seconds, plural
+from firesteel.model.job_graph import ResultPartitionType
+from firesteel.report.executions import Executions, Spans
+from firesteel.report.history import JobHistory, VertexHistory, is_parallelism
+from firesteel.scheduler.kernel.records import JournalRecord, StateChange
+
+_PIPELINED = ResultPartitionType.PIPELINED.value
+_OVERLAP = 1.25
+"""So many times the slots, and one, may seem to be busy: clocks differ, and one execution begins as the one before it ends."""
+_SHOWN = 0.005
+"""Shares below this are not worth words."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """Of ``slots`` for ``seconds``: shares of their time, from 0 to 1. ``used`` + ``others`` + the three idle ones are 1."""
+
+    slots: int
+    seconds: float
+    """From the launch of the step's first execution to the end of its last one."""
+    used: float
+    """By the step's executions, those that failed among them."""
+    others: float
+    """By other steps meanwhile."""
+    begin: float
+    """Idle until as many were launched as have slots."""
+    between: float
+    """Idle later, while some were still to be launched."""
+    end: float
+    """Idle after the last launch."""
+
+    def words(self) -> str:
+        """``95 % of the time of 16 slots used in 1.1 s; idle: 1 % until all had begun, 3 % between subtasks, 1 % at the end``."""
+        others = f", and {_percent(self.others)} by other steps" if self.others >= _SHOWN else ""
+        idle = [
+            f"{_percent(share)} {where}"
+            for share, where in (
+                (self.begin, "until all had begun"),
+                (self.between, "between subtasks"),
+                (self.end, "at the end"),
+            )
+            if share >= _SHOWN
+        ]
+        return (
+            f"{_percent(self.used)} of the time of {plural(self.slots, 'slot')} used in {format_seconds(self.seconds)}{others}"
+            f"{'; idle: ' if idle else ''}{', '.join(idle)}"
+        )
+
+
+class BusySlots:
+    """Slots that were busy over time, of some executions."""
+
+    def __init__(self, spans: Iterable[Spans]) -> None:
+        columns = [*spans]
+        self._began, self._ended = (
+            np.sort(np.concatenate([np.zeros(0), *(each[place] for each in columns)]), kind="stable")
+            for place in (0, 1)
+        )
+        self._sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (self._began, self._ended)]
+
+    def between(self, begin: float, end: float) -> float:
+        """Slot-seconds."""
+        return self._until(end) - self._until(begin)
+
+    def most(self, begin: float, end: float) -> int:
+        """At the same time, of those launched from ``begin`` to ``end``."""
+        at = self._began[np.searchsorted(self._began, begin) : np.searchsorted(self._began, end, "right")]
+        running = np.searchsorted(self._began, at, "right") - np.searchsorted(self._ended, at, "right")
+        return int(running.max(initial=0))
+
+    def _until(self, time: float) -> float:
+        begun, over = (int(np.searchsorted(each, time)) for each in (self._began, self._ended))
+        return (begun * time - float(self._sums[0][begun])) - (over * time - float(self._sums[1][over]))
+
+
+def uses_of(history: JobHistory, records: Iterable[JournalRecord]) -> dict[int, SlotUse]:
+    """Of the vertices of a job that are done, by number, each among those of its slot sharing group. Where tasks stream to each other, several
+    executions have one slot: nothing is told then."""
+    executions: defaultdict[int, Executions] = defaultdict(Executions)
+    for record in records:
+        if isinstance(record, StateChange):
+            executions[record.vertex].apply(record)
+    return uses(history, executions)
+
+
+def uses(history: JobHistory, executions: Mapping[int, Executions]) -> dict[int, SlotUse]:
+    """As ``uses_of``, from the vertices' executions."""
+    plan = history.plan
+    if plan is None or any(dataset.get("type") == _PIPELINED for dataset in plan.datasets):
+        return {}
+    spans = {number: each.spans() for number, each in executions.items()}
+    groups: dict[str, list[Spans]] = {}
+    for number, each in spans.items():
+        groups.setdefault(history.vertex(number).slot_sharing_group, []).append(each)
+    busy = {name: BusySlots(each) for name, each in groups.items()}
+    found: dict[int, SlotUse] = {}
+    for number, each in spans.items():
+        vertex = history.vertex(number)
+        use = slot_use(each, busy[vertex.slot_sharing_group], known_slots(vertex)) if vertex.is_done else None
+        if use is not None:
+            found[number] = use
+    return found
+
+
+def slot_use(own: Spans, busy: BusySlots, slots: int) -> SlotUse | None:
+    """``busy``: all executions that used these slots, the step's own among them. ``slots``: as many as were known of, 0: none; where clearly
+    more were busy, as many as those. None: nothing was launched, or it took no time."""
+    began, ended = own
+    if not len(began):
+        return None
+    first, last = float(began.min()), float(ended.max())
+    if last <= first:
+        return None
+    most = busy.most(first, last)
+    if not slots or most > slots * _OVERLAP + 1:
+        slots = most
+    launches = np.sort(began)
+    full, done = float(launches[min(slots, len(launches)) - 1]), float(launches[-1])
+    whole = slots * (last - first)
+
+    def idle(begin: float, end: float) -> float:
+        return max(0.0, slots * (end - begin) - busy.between(begin, end)) / whole
+
+    used = min(1.0, float((ended - began).sum()) / whole)
+    others = max(0.0, busy.between(first, last) / whole - used)
+    return SlotUse(slots, last - first, used, others, idle(first, full), idle(full, done), idle(done, last))
+
+
+def known_slots(vertex: VertexHistory) -> int:
+    """Slots that the vertex' decision on its parallelism saw; 0: none is on record."""
+    decision = next((one for one in reversed(vertex.decisions) if is_parallelism(one)), None)
+    if decision is None:
+        return 0
+    allowed = decision.inputs.get("allowed")
+    slots = decision.inputs.get("slots", allowed.get("slots") if isinstance(allowed, Mapping) else None)
+    return slots if isinstance(slots, int) else 0
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,129 @@
+"""Subtasks in waves: of more work than one subtask of each slot may have, cut so that all slots are busy until the end.
+
+A slot that is done with one subtask takes the next one, so that what counts is when the last slot ends. It is reckoned
+for some cuts, on slots that are a little faster or slower, as slots are, and with what it costs to start a subtask; the cut that
+ends first is taken. Equal sizes in whole waves are good where slots are alike; sizes that fall from wave to wave (factoring,
+Hummel 1992) leave little to wait for at the end where they are not, and cost a wave of starts more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.humanize import format_count, plural
+from firesteel.model.arrays import Floats
+from firesteel.scheduler.parallelism.line import Line
+from firesteel.scheduler.parallelism.model import Bounds, Longs
+
+START_SECONDS = 0.014
+"""CPU time to start a subtask (docs/benchmarks.md)."""
+STARTS_WORTH = 3
+"""A subtask has at least so many times as much to do as it costs to start."""
+_UNEVEN = 0.1
+"""Slots are taken to be up to so much faster or slower than their mean."""
+_CLEARLY = 0.99
+"""A cut into more subtasks is taken if it ends at this share of the time, or before."""
+MOST_RECKONED = 2048
+"""Subtasks of a cut that is looked at: with more, the last ones are a small part of all."""
+_GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """``start``: what it costs to start one more subtask; ``worth``: the least it must have to do for that. Plain bytes."""
+
+    slots: int
+    start: int
+    worth: int
+
+    @staticmethod
+    def of(bounds: Bounds, opened: int = 0) -> Waves:
+        """``opened``: bytes that each subtask reads once more, or that opening its inputs costs."""
+        start = bounds.least_volume // STARTS_WORTH
+        if bounds.cost is not None:
+            start = int(START_SECONDS / bounds.cost.seconds_per_byte)
+        return Waves(bounds.slots, start + opened, max(1, STARTS_WORTH * start + opened))
+
+    def fewest(self, subtasks: int) -> int:
+        """Waves that hold so many subtasks."""
+        return -(-subtasks // self.slots)
+
+    def whole(self, subtasks: int) -> int:
+        """So many subtasks, or as many more as leave no slot idle in the last wave."""
+        return self.fewest(subtasks) * self.slots
+
+    def best(self, line: Line, cut: Longs, even: Iterable[Longs], tapered: Iterable[Longs]) -> tuple[Longs, bool]:
+        """Returns ``cut``, or one of the others that clearly ends before it, of two that are alike the first one; and True for a tapered one.
+
+        ``cut`` too where there are so many subtasks, or a single slot (as where nobody knows of any), that it hardly matters.
+        """
+        best, tapers = cut, False
+        if self.slots < 2 or len(cut) - 1 > MOST_RECKONED:
+            return best, tapers
+        ends = self.end(np.diff(line.prefix[cut]))
+        for others, falls in ((even, False), (tapered, True)):
+            for other in others:
+                end = self.end(np.diff(line.prefix[other]))
+                if end <= _CLEARLY * ends:
+                    best, tapers, ends = other, falls, end
+        return best, tapers
+
+    def end(self, sizes: Longs) -> float:
+        """The time at which the last of these subtasks ends, the largest one taken first; in bytes that a mean slot gets done."""
+        paces = 1.0 + _UNEVEN * (2.0 * (np.arange(1, self.slots + 1) * _GOLDEN % 1.0) - 1.0)
+        slots = [(0.0, number, pace) for number, pace in enumerate(paces.tolist())]
+        for size in np.sort(sizes)[::-1].tolist():
+            at, number, pace = slots[0]
+            heapq.heapreplace(slots, (at + (size + self.start) * pace, number, pace))
+        return max(at for at, _, _ in slots)
+
+    def tapered(self, line: Line, fewest: int, most: int, limit: int) -> list[Longs]:
+        """A cut into whole waves of falling sizes, one wave more than ``fewest`` subtasks need: as many would make the first ones too large
+        for a slow slot.
+
+        No range has more than ``limit`` bytes, and there are at most ``most`` of them. None where units are too large for that.
+        """
+        if self.slots < 2:
+            return []
+        waves, least = self.fewest(fewest) + 1, max(self.worth, 2 * line.largest)
+        if waves * self.slots > min(most, line.size, MOST_RECKONED):
+            return []
+        sizes = falling(line.total / self.slots, waves, limit - line.largest, least)
+        return [_cut_at(line, np.repeat(sizes, self.slots))] if sizes else []
+
+
+def falling(total: float, waves: int, largest: float, smallest: float) -> list[float]:
+    """Sizes, one for each wave, that fall from at most ``largest`` to ``smallest``, or a little more, and add up to ``total``.
+
+    As few as can be are ``largest``, and the others fall evenly. Empty: there are none that differ.
+    """
+    smallest = max(smallest, total - (waves - 1) * largest)
+    if waves < 2 or smallest >= largest or waves * smallest >= total:
+        return []
+    for full in range(waves - 1):
+        left = waves - full
+        step = 2 * (total - full * largest - left * smallest) / (left * (left - 1))
+        if smallest + step * (left - 1) <= largest:
+            return [largest] * full + [smallest + step * place for place in range(left - 1, -1, -1)]
+    return []
+
+
+def _cut_at(line: Line, sizes: Floats) -> Longs:
+    """Boundaries of ranges of about these sizes, each with a unit at least; no range is larger than its size and a unit."""
+    n, size = len(sizes), line.size
+    ends = np.searchsorted(line.prefix, np.cumsum(sizes) + 0.5, "right") - 1
+    cuts = np.concatenate(([0], ends)).astype(np.int64)
+    cuts[-1] = size
+    places = np.arange(n + 1)
+    cuts = np.maximum.accumulate(cuts - places) + places
+    return np.minimum(cuts, size - (n - places))
+
+
+def falling_in_words(subtasks: int, slots: int) -> str:
+    """``64 in 4 waves on 16 slots, each smaller than the one before, so that the slots end together``."""
+    waves = plural(subtasks // slots, "wave")
+    return f"{format_count(subtasks)} in {waves} on {plural(slots, 'slot')}, the later ones smaller, so that the slots end together"

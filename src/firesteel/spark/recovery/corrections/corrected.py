@@ -1,0 +1,249 @@
+"""A job that is not the same as the one that it goes on from: which steps are as they were, what of theirs is kept, and why the others run again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.identity.facts import VertexPrint
+from firesteel.connectors.base import BEGUN
+from firesteel.errors import FiresteelError
+from firesteel.humanize import first_of, plural
+from firesteel.model.steps.costs import StepCosts
+from firesteel.recovery.frames import DamagedLogError
+from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.takeover import FoundJob, find_job, take_over
+from firesteel.recovery.uses import end_uses
+from firesteel.scheduler.recovery import codec
+from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
+from firesteel.scheduler.recovery.given import Given
+from firesteel.scheduler.recovery.records import LogHeader
+from firesteel.spark.recovery.beginning import may_change_jobs
+from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob, object_names
+from firesteel.spark.recovery.corrections.lineage import Lines, Match, matches
+from firesteel.spark.recovery.header import Before
+from firesteel.spark.recovery.sink_log import sink_steps
+from firesteel.spark.storage.directories import MOST_KEPT, JobStorage, Place, abandon_sinks
+
+_log = logging.getLogger("firesteel.recovery")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """All that finished executions of a vertex had staged for one of its sinks. ``state``: of the sink, as it was told."""
+
+    executions: Sequence[FinishedExecution]
+    state: bytes
+
+
+@dataclass(frozen=True)
+class Correction:
+    """``matches``: by vertex of the present job, that of ``found`` which it is equal to. ``inputs``: the vertices that it reads."""
+
+    found: FoundJob
+    earlier: EarlierJob
+    names: Sequence[str]
+    inputs: Sequence[Sequence[int]]
+    matches: Sequence[Match]
+
+    @property
+    def keeps(self) -> bool:
+        """Returns whether anything at all may be kept."""
+        return any(self.finished(vertex) for vertex in range(len(self.names)))
+
+    def finished(self, vertex: int) -> int:
+        """The number of subtasks that had finished of the vertex that is equal to this one."""
+        then = self.matches[vertex].then
+        return 0 if then is None else self.earlier.subtasks(then)
+
+    def pinned(self) -> dict[int, int]:
+        """As parallel as equal vertices were, so that each of their executions has an equal one."""
+        found = ((vertex, match.then) for vertex, match in enumerate(self.matches) if match.then is not None)
+        return {vertex: self.earlier.parallelism[then] for vertex, then in found if then in self.earlier.parallelism}
+
+    def costs(self) -> StepCosts | None:
+        """The costs of steps with which it was decided."""
+        with suppress(ValueError):
+            given = codec.load(self.found.header.given)
+            return given.costs if isinstance(given, Given) else None
+        return None
+
+    def lines(self, stored: Collection[str]) -> list[str]:
+        """A sentence for each vertex. ``stored``: names of the objects that are there."""
+        gone = self._gone(stored)
+        return [f"'{name}' {self._line(vertex, gone[vertex])}" for vertex, name in enumerate(self.names)]
+
+    def _line(self, vertex: int, gone: int) -> str:
+        match, finished = self.matches[vertex], self.finished(vertex)
+        if match.then is None:
+            return f"runs again: {match.why}."
+        if not finished:
+            return "runs: nothing of it had finished."
+        of = plural(self.earlier.parallelism.get(match.then, 0), "subtask")
+        said = f"is kept: {finished - gone:,} of {of}."
+        if gone:
+            said += f" The results of {gone:,} were removed when they had been read, and are needed again."
+        return said
+
+    def _gone(self, stored: Collection[str]) -> list[int]:
+        """The number of finished subtasks of each vertex that must run again, for their results are gone and somebody has to read them."""
+        gone = [0] * len(self.names)
+        for vertex in reversed(range(len(self.names))):
+            readers = [k for k, read in enumerate(self.inputs) if vertex in read]
+            if any(gone[k] or not self._is_whole(k) for k in readers):
+                own = (one for one in self.earlier.finished if one.vertex == self.matches[vertex].then)
+                gone[vertex] = sum(not set(object_names(one)) <= set(stored) for one in own)
+        return gone
+
+    def _is_whole(self, vertex: int) -> bool:
+        then = self.matches[vertex].then
+        return then is not None and 0 < self.earlier.parallelism.get(then, 0) <= self.finished(vertex)
+
+    def reason(self) -> str:
+        """One sentence or more on what is kept, and on the first step that is another one."""
+        job, header = self.found, self.found.header
+        ended = f"ended as {job.ended.status}" if job.ended is not None else "broke off"
+        kept = [f"'{name}'" for vertex, name in enumerate(self.names) if self.finished(vertex)]
+        others = [
+            f"'{name}': {match.why}."
+            for name, match in zip(self.names, self.matches, strict=True)
+            if match.then is None
+        ]
+        said = (
+            f"The job goes on from job {job.job_id} ('{header.job_name}'), which {ended}. As they were, and kept as far as finished: "
+            f"{first_of(kept, 8)}."
+        )
+        return " ".join([said, *others[:1]])
+
+
+def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = False) -> Correction:
+    """``sinks_run``: steps that write outputs are equal to no others. Raises DamagedLogError."""
+    try:
+        earlier = earlier_job(found.log.entries)
+    except ValueError as error:
+        raise DamagedLogError(f"The log of job {found.job_id} has an event that cannot be read: {error}.") from error
+    now, then = (lines_of(header, sinks_run=sinks_run) for header in (present, found.header))
+    return Correction(found, earlier, now.names, now.inputs, matches(then, now))
+
+
+@dataclass(eq=False)
+class CorrectedJob:
+    """The jobs that were taken over for the present one: the last one first, then those that it had been kept from itself."""
+
+    correction: Correction
+    jobs: list[LeftJob]
+    storages: list[JobStorage]
+    origins: dict[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def bases(self) -> Collection[int]:
+        return self.origins
+
+    @property
+    def before(self) -> Before:
+        return Before(self.correction.earlier.at, self.correction.found.job_id)
+
+    def given(self, given: Given) -> Given:
+        """It decides as that one did."""
+        return replace(given, costs=self.correction.costs() or given.costs, pinned=self.correction.pinned())
+
+    def kept(self, directory: Path) -> KeptObjects:
+        """``directory``: of the present job."""
+        kept = KeptObjects(self.jobs, directory)
+        staged = {id(one) for own in self.staged.values() for one in own.executions}
+        for job in self.jobs:
+            kept.strike([one for one in job.earlier.finished if one.commits and id(one) not in staged])
+        return kept
+
+    def adopt(self, compiled: CompiledJob) -> None:
+        """Finds out what had been staged for sinks that can take it over."""
+        steps = sink_steps(self.correction.found.log.entries)
+        finished = self.correction.earlier.finished
+        for vertex, sinks in compiled.sinks.items():
+            then = self.correction.matches[vertex].then
+            if then is None or not all(map(may_change_jobs, sinks)):
+                continue
+            own = [one for one in finished if one.vertex == then and one.key and len(one.commits) == len(sinks)]
+            states = [dict(steps.get((then, place), ())).get(BEGUN, b"") for place in range(len(sinks))]
+            if own and all(states):
+                for place, state in enumerate(states):
+                    self.staged[vertex, place] = Staged(own, state)
+                    self._taken.add((then, place))
+
+    staged: dict[tuple[int, int], Staged] = field(default_factory=dict[tuple[int, int], Staged])
+    """By vertex and place of the present job's sinks."""
+    _taken: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+
+    def abandon(self) -> None:
+        """Removes what was staged for sinks that nobody takes over. (That of jobs before the last one was seen to by the next one.)"""
+        abandon_sinks(self.jobs[0].directory, but=self._taken)
+
+    def leave(self, *, finished: bool) -> None:
+        """The present job is over: nobody asks for them again if it has finished, but those that use them already; else the next one may. Never
+        raises."""
+        pairs = list(zip(self.jobs, self.storages, strict=True))
+        for job, storage in reversed(pairs):  # the last job is the one that was left last
+            if finished and end_uses(job.directory):
+                storage.remove()
+            else:
+                storage.keep()
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """``root``: the directory of results; ``retain``, ``place``: of the present job (``JobStorage``)."""
+
+    root: Path | ObjectPath
+    retain: float
+    place: Place
+
+    def take(self, found: FoundJob) -> FoundJob:
+        """Makes the job this process'. Raises UsageError where another driver was faster, DamagedLogError, OSError."""
+        taken = take_over(found)
+        self.storage(taken).claim()
+        return taken
+
+    def storage(self, taken: FoundJob) -> JobStorage:
+        epoch, retain = taken.epoch, self.retain
+        return JobStorage(str(self.root), taken.job_id, "", epoch=epoch, retain=retain, place=self.place)
+
+
+def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> CorrectedJob:
+    """``correction``: of a job that was taken. Takes those that this one was kept from, too, of many the last ones."""
+    job = CorrectedJob(correction, [], [])
+    _add(job, correction.found, correction.earlier, taking)
+    after = correction.found.header.plan.after
+    while after and len(job.jobs) < MOST_KEPT:
+        try:
+            found = taking.take(find_job(taking.root, after))
+            _add(job, found, earlier_job(found.log.entries), taking)
+        except (FiresteelError, ValueError, OSError):  # of use, and not necessary
+            _log.debug("nothing of job %s is left", after, exc_info=True)
+            break
+        after = found.header.plan.after
+    job.adopt(compiled)
+    return job
+
+
+def _add(job: CorrectedJob, found: FoundJob, earlier: EarlierJob, taking: Taking) -> None:
+    assert isinstance(found.directory, Path), "objects elsewhere cannot be shared"
+    job.jobs.append(LeftJob(found.job_id, found.directory, earlier))
+    job.storages.append(taking.storage(found))
+    job.origins |= found.origins
+
+
+def lines_of(header: LogHeader, *, sinks_run: bool = False) -> Lines:
+    """The vertices of the header's job. ``sinks_run``: nobody can tell that one which writes an output is equal to another."""
+    prints = [msgspec.convert(one, VertexPrint, builtin_types=(bytes,)) for one, _ in header.prints]
+    vertices: Sequence[Mapping[str, Any]] = header.plan.vertices
+    if sinks_run:
+        why = ("writes an output, as such steps always do",)
+        prints = [replace(p, unprovable=why) if v["sink"] else p for p, v in zip(prints, vertices, strict=True)]
+    return Lines([one["name"] for one in vertices], prints, [one["inputs"] for one in vertices])

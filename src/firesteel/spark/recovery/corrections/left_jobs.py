@@ -1,0 +1,42 @@
+"""Jobs that did not finish, found by their names: where their results lie, and the script that they were of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from firesteel.errors import UsageError
+from firesteel.journal.file import read
+from firesteel.journal.lookup import find
+from firesteel.options import STORAGE_DIR, Options
+from firesteel.recovery.takeover import find_job
+from firesteel.scheduler.kernel.records import JobPlanned
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOfJob:
+    """``script``: its path, called with ``arguments``; empty: it was typed in."""
+
+    job_id: str
+    script: str
+    arguments: tuple[str, ...]
+
+
+def left_by(job: str, options: Options) -> ScriptOfJob:
+    """``job``: as journals are named, or a whole id below the storage that the options name. Raises UsageError where nothing is left of it."""
+    directory, job_id = options[STORAGE_DIR], job
+    try:
+        planned = next((one for one in read(find(job, options)) if isinstance(one, JobPlanned)), None)
+    except UsageError:
+        if directory is None:
+            raise
+        planned = None
+    if planned is not None:
+        job_id, directory = planned.job_id, directory or planned.options.get(STORAGE_DIR.key)
+    if directory is None:
+        raise UsageError(
+            f"Job {job_id} has left nothing to go on with, for its results had no place that lasts.",
+            hint=f"Set {STORAGE_DIR.key} to a directory before you run a job that is to be resumed.",
+        )
+    header = find_job(Path(directory).expanduser().absolute(), job_id).header
+    return ScriptOfJob(job_id, header.script, tuple(header.arguments))

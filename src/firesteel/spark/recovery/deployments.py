@@ -1,0 +1,303 @@
+"""Deployments before they are carried out: executions that an earlier job has finished are answered by what it left, the others run.
+
+An answer is an ordinary ``ExecutionsFinished``, with the report of then, behind links to the objects of then. So the scheduler knows
+nothing of it, and a restart, a lost object or a cancellation is what it always is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Protocol
+
+import numpy as np
+
+from firesteel.compile.compiled import CompiledJob
+from firesteel.humanize import first_of
+from firesteel.results.storage.store import object_name
+from firesteel.scheduler.kernel import events as ev
+from firesteel.scheduler.kernel.commands import (
+    Deploy,
+    DeployRegions,
+    GateDescriptor,
+    InputRanges,
+    MergePartitions,
+    Record,
+)
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.recovery.earlier import FinishedExecution, execution_key
+from firesteel.scheduler.recovery.facts import DIGEST_BYTES, facts_of
+from firesteel.scheduler.recovery.reconcile import not_merged
+from firesteel.scheduler.recovery.records import Identified, Kept
+from firesteel.spark.recovery.corrections.identities import UNKNOWN, Identities, outputs_of
+from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
+from firesteel.spark.recovery.gate import Execute, Gate, Now, Put
+from firesteel.spark.storage.cleaning import Cleaner
+
+_log = logging.getLogger("firesteel.recovery")
+Deployment = Deploy | DeployRegions
+_ALL = ""
+_GONE = ev.FailureCause(ev.FailureKind.DRIVER, "what it reads was not kept from an earlier job")
+
+
+class Deployments(Protocol):
+    """``left``: what is to be run of a deployment; None: nothing. ``merge``: has it merged by ``start``, if that can be. ``close`` waits for what was
+    begun."""
+
+    def left(self, command: Deployment) -> Deployment | None: ...
+    def merge(self, command: MergePartitions, start: Callable[[MergePartitions], None]) -> None: ...
+    def close(self) -> None: ...
+
+
+class AllRun:
+    """Nothing is known of other jobs, and nobody will ask for this one's executions."""
+
+    def left(self, command: Deployment) -> Deployment | None:
+        return command
+
+    def merge(self, command: MergePartitions, start: Callable[[MergePartitions], None]) -> None:
+        start(command)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The job's driver, as deployments need it. ``put``: on its queue; ``commits``: takes those of an execution (``Outputs.commits``)."""
+
+    gate: Gate
+    put: Put
+    now: Now
+    execute: Execute
+    commits: dict[tuple[int, int, int, int], tuple[bytes, ...]] = field(
+        default_factory=dict[tuple[int, int, int, int], "tuple[bytes, ...]"]
+    )
+
+
+class Noted(AllRun):
+    """Each execution is written to the log with its identity, so that a later job may find it."""
+
+    def __init__(self, compiled: CompiledJob, identities: Identities, gate: Gate) -> None:
+        self._compiled, self._identities, self._gate = compiled, identities, gate
+
+    def left(self, command: Deployment) -> Deployment | None:
+        if isinstance(command, Deploy):
+            self.note(command)
+        return command
+
+    def note(self, command: Deploy) -> bytes:
+        """Returns the identity of the executions."""
+        identity = self._identities.of(command.vertex, command.subpartitions)
+        columns = (column.astype(np.int32).tobytes() for column in (command.subtasks, command.attempts))
+        self._gate.note(Identified(command.vertex, identity, outputs_of(self._compiled, command.vertex), *columns))
+        return identity
+
+
+class Answered:
+    """``kept``: the executions of earlier jobs, each to be used once. ``job_id``: of the last of those jobs."""
+
+    def __init__(self, noted: Noted, compiled: CompiledJob, kept: KeptObjects, store: Any, port: Port) -> None:
+        self._noted, self._compiled, self._kept, self._port = noted, compiled, kept, port
+        self._worker = Cleaner(store, kept.job_id, "kept")
+        self._absent: dict[int, dict[int, int]] = {}
+        """Data set, partition and token of what was answered although its object is gone. Written by the worker, before it tells."""
+        self._story: dict[int, Counter[str]] = {}
+        """By vertex: executions that were kept, by job; and all, as those of no job."""
+
+    def left(self, command: Deployment) -> Deployment | None:
+        """Executions that pipeline their rows run together, or not at all: they always run."""
+        if isinstance(command, DeployRegions):
+            return command
+        identity = self._noted.note(command)
+        found = self._found(command, identity)
+        if found:
+            self._worker.call(lambda: self._answer(command, found))
+        self._tell(command, Counter(self._kept.job_of(one) for _, one in found))
+        rest = np.setdiff1d(np.arange(len(command.subtasks)), [place for place, _ in found])
+        return self._readable(command.select(rest)) if len(rest) else None
+
+    def merge(self, command: MergePartitions, start: Callable[[MergePartitions], None]) -> None:
+        """Objects that are gone are merged by nobody: whoever reads them is kept, too, or has them made again."""
+        gate = command.gate
+        if len(self._absent_of(gate)):
+            self._port.put(not_merged(gate.dataset, command.merge, self._port.now(), "they were not kept"))
+        else:
+            start(command)
+
+    def close(self) -> None:
+        self._worker.close()
+
+    def _found(self, command: Deploy, identity: bytes) -> list[tuple[int, FinishedExecution]]:
+        """Places of executions, each with the one that answers it."""
+        if identity == UNKNOWN:
+            return []
+        (fact,) = facts_of([command])
+        persistent = self._is_persistent(command)
+        keys = [fact.inputs[at : at + DIGEST_BYTES] for at in range(0, len(fact.inputs), DIGEST_BYTES)]
+        taken = ((k, self._kept.take(execution_key(identity, key), whole=persistent)) for k, key in enumerate(keys))
+        return [(place, one) for place, one in taken if one is not None]
+
+    def _is_persistent(self, command: Deploy) -> bool:
+        datasets = self._compiled.job_graph.datasets
+        return any(datasets[dataset].persistent for dataset in command.subpartitions)
+
+    def _tell(self, command: Deploy, kept: Counter[str]) -> None:
+        """Once, when all subtasks of the vertex were deployed."""
+        story = self._story.setdefault(command.vertex, Counter())
+        before = story[_ALL]
+        story.update(kept)
+        story[_ALL] += len(command.subtasks)
+        jobs = sorted(story.keys() - {_ALL})
+        if not jobs or not before < command.parallelism <= story[_ALL]:
+            return
+        name, count = self._compiled.job_graph.vertices[command.vertex].name, story.total() - story[_ALL]
+        of = f"{'job' if len(jobs) == 1 else 'jobs'} {first_of(jobs)}"
+        reason = f"{count:,} of {command.parallelism:,} subtasks of '{name}' are kept from {of}."
+        inputs = {"job": jobs[0], "kept": count, "subtasks": command.parallelism}
+        decision = Decision(
+            at=self._port.now(),
+            what="reuse" if self._kept.shared else "resume",
+            vertex=command.vertex,
+            name=name,
+            inputs=inputs,
+            rule="executions of the same program that have read the same",
+            result="kept",
+            reason=reason,
+        )
+        self._port.execute(Record(decision))
+
+    # --- in the worker's thread ---
+
+    def _answer(self, command: Deploy, found: Sequence[tuple[int, FinishedExecution]]) -> None:
+        """Each execution is answered, whatever happens: the scheduler waits for it."""
+        try:
+            self._bring_all(command, found)
+        except Exception:
+            _log.debug("vertex %s is not kept", command.vertex, exc_info=True)
+            self._port.put(self._failed(command, np.array([place for place, _ in found])))
+
+    def _bring_all(self, command: Deploy, found: Sequence[tuple[int, FinishedExecution]]) -> None:
+        """One event for all that one event had told of."""
+        datasets = outputs_of(self._compiled, command.vertex)
+        failed: list[int] = []
+        for _, run in groupby(found, lambda one: id(one[1].event)):
+            own = [(place, one) for place, one in run if self._bring(command, place, one, datasets, failed)]
+            if own:
+                self._port.put(self._finished(command, own, datasets))
+        if failed:
+            self._port.put(self._failed(command, np.array(failed)))
+
+    def _bring(
+        self,
+        command: Deploy,
+        place: int,
+        one: FinishedExecution,
+        datasets: Sequence[int],
+        failed: list[int],
+    ) -> bool:
+        """Links its objects; False: one of them is gone, and is needed for certain."""
+        subtask, attempt = int(command.subtasks[place]), int(command.attempts[place])
+        graph = self._compiled.job_graph
+        for old, new in zip(one.datasets, datasets, strict=True):
+            if self._kept.link(one, old, object_name(new, subtask, attempt, one.token)):
+                continue
+            if graph.datasets[new].persistent:
+                failed.append(place)
+                return False
+            self._absent.setdefault(new, {})[subtask] = one.token
+        return True
+
+    def _finished(
+        self, command: Deploy, own: Sequence[tuple[int, FinishedExecution]], datasets: Sequence[int]
+    ) -> ev.ExecutionsFinished:
+        places = np.array([place for place, _ in own])
+        subtasks, attempts = command.subtasks[places], command.attempts[places]
+        first = own[0][1]
+        renamed = dict(zip(first.datasets, datasets, strict=True))
+        reports = first.event.reports.select(np.array([one.place for _, one in own]))
+        partitions = tuple(replace(one, dataset=renamed[one.dataset]) for one in reports.partitions)
+        for subtask, attempt, (_, one) in zip(subtasks.tolist(), attempts.tolist(), own, strict=True):
+            if one.commits:
+                self._port.commits[command.vertex, subtask, attempt, one.token] = one.commits
+        self._port.gate.note(Kept(command.vertex, subtasks.astype(np.int32).tobytes(), self._kept.job_of(first)))
+        return ev.ExecutionsFinished(
+            at=self._port.now(),
+            vertex=command.vertex,
+            subtasks=subtasks,
+            attempts=attempts,
+            reports=replace(reports, partitions=partitions),
+        )
+
+    def _failed(self, command: Deploy, places: ev.Ints) -> ev.ExecutionsFailed:
+        columns = command.subtasks[places], command.attempts[places]
+        return ev.ExecutionsFailed(
+            at=self._port.now(),
+            vertex=command.vertex,
+            subtasks=columns[0],
+            attempts=columns[1],
+            cause=_GONE,
+            counted=False,
+        )
+
+    # --- what must run again because somebody has to read it ---
+
+    def _readable(self, command: Deploy) -> Deploy | None:
+        """The executions whose input is there. What the others miss is told as lost, and they are to be sent again behind it."""
+        blocked = np.zeros(len(command.subtasks), np.bool_)
+        for gate, ranges in zip(command.gates, command.ranges, strict=True):
+            absent = self._absent_of(gate)
+            if len(absent):
+                reads = _reads(ranges, absent)
+                blocked |= reads.any(axis=1)
+                self._lose(gate, absent[reads.any(axis=0)])
+        if not blocked.any():
+            return command
+        self._port.put(self._failed(command, np.flatnonzero(blocked)))
+        rest = np.flatnonzero(~blocked)
+        return command.select(rest) if len(rest) else None
+
+    def _absent_of(self, gate: GateDescriptor) -> ev.Ints:
+        """Partitions of the gate whose objects are gone, ascending."""
+        absent = dict(self._absent.get(gate.dataset, {}))
+        if not absent:
+            return np.zeros(0, np.int64)
+        numbers = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
+        named = zip(numbers.tolist(), gate.tokens.tolist(), strict=True)
+        return np.array([partition for partition, token in named if absent.get(partition) == token], np.int64)
+
+    def _lose(self, gate: GateDescriptor, partitions: ev.Ints) -> None:
+        if not len(partitions):
+            return
+        places = partitions if gate.partitions is None else np.searchsorted(gate.partitions, partitions)
+        for partition in partitions.tolist():
+            self._absent[gate.dataset].pop(partition, None)
+        columns = gate.attempts[places], gate.tokens[places]
+        self._port.put(
+            ev.PartitionsLost(
+                at=self._port.now(),
+                dataset=gate.dataset,
+                partitions=partitions,
+                attempts=columns[0],
+                tokens=columns[1],
+                excused=True,
+            )
+        )
+
+
+def _reads(ranges: InputRanges, partitions: ev.Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """By subtask and partition (ascending): True where it reads something of it."""
+    first, end = (np.searchsorted(partitions, ranges.rects[:, column]) for column in (0, 1))
+    found = np.zeros((ranges.parallelism, len(partitions)), np.bool_)
+    for subtask, low, high in _spans(ranges, first, end):
+        found[subtask, low:high] = True
+    return found
+
+
+def _spans(ranges: InputRanges, first: ev.Ints, end: ev.Ints) -> Iterator[tuple[int, int, int]]:
+    owners = np.repeat(np.arange(ranges.parallelism), np.diff(ranges.offsets))
+    hits = np.flatnonzero(first < end)
+    yield from zip(owners[hits].tolist(), first[hits].tolist(), end[hits].tolist(), strict=True)

@@ -1,0 +1,164 @@
+"""The standing tasks of a job: Spark jobs of one task each, and the connections over which these are given executions.
+
+A Spark job for each, so that one whose worker dies takes nobody along, and one can be cancelled alone. Where Spark starts its task again, that
+connects as the first one did.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any
+
+from firesteel.spark.driver.batch import WithEnvironment
+from firesteel.spark.driver.threads import aside, cancel_jobs, local_properties
+from firesteel.spark.placement import pools
+from firesteel.spark.session.own_workers import OwnWorkers
+from firesteel.spark.standing.work import Turn
+from firesteel.task.executor.information import Blob
+from firesteel.task.executor.standing import Greeting, StandingTask
+
+BACKLOG = 128
+RETRY_SECONDS = 0.1
+COMING_SECONDS = 1.0
+
+
+@dataclass(eq=False)
+class Member:
+    """A standing task, or one that Spark was asked for. ``greeting``: None until it has connected, and again when it is gone."""
+
+    number: int
+    tag: str
+    greeting: Greeting | None = None
+    met: bool = False
+    """It has connected once."""
+    connection: Connection | None = None
+    asked: float = field(default_factory=time.monotonic)
+    since: float = 0.0
+    """When it connected."""
+    turn: Turn | None = None
+    """The execution that it runs."""
+    lost: Turn | None = None
+    """The one that it ran when its connection ended; Spark has yet to say why."""
+    dead: int = -1
+    """Spark's id of the task that is gone, with ``lost``; and where it ran."""
+    node: str = ""
+    idle: bool = False
+    relieved: bool = False
+    """Another was asked for in its place."""
+    leaves: bool = False
+    """It is given nothing more."""
+    doomed: bool = False
+    """It was cancelled in Spark."""
+    known: set[int] = field(default_factory=set)
+    """Batches whose code it has."""
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def seconds(self) -> float:
+        """Since Spark was asked for it."""
+        return time.monotonic() - self.asked
+
+
+class Crew:
+    """Starts members and accepts their connections. ``serve`` is called in a thread of each connection, with it and its greeting; ``ended`` in that
+    of the member's Spark job, with what Spark raised.
+
+    Made in the job's thread, whose Spark properties all of them have. Raises OSError where no socket can be had.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        job: Blob,
+        job_id: str,
+        description: str,
+        own_workers: OwnWorkers,
+        *,
+        serve: Callable[[Connection, Greeting], None],
+        ended: Callable[[Member, BaseException | None], None],
+    ) -> None:
+        self._context, self._job, self._job_id, self._description = context, job, job_id, description
+        self._own_workers, self._serve, self._ended = own_workers, serve, ended
+        self._inherit = local_properties(context)
+        self._pool = pools.borrow()  # for all together, so that they share the slots with other jobs as one batch does
+        self._listener = Listener(family="AF_UNIX", backlog=BACKLOG)  # in a directory of this user's only
+        self._closed = threading.Event()
+        self._made = 0
+        self._acceptor = threading.Thread(target=self._accept, name=f"firesteel-{job_id}-standing", daemon=True)
+        self._acceptor.start()
+
+    def start(self) -> Member:
+        """Asks Spark for one more; returns at once. Raises RuntimeError where no thread can be had."""
+        self._made += 1
+        member = Member(self._made, f"firesteel-{self._job_id}-standing-{self._made}")
+        threading.Thread(target=self._run, args=(member,), name=member.tag, daemon=True).start()
+        return member
+
+    def cancel(self, member: Member) -> None:
+        """Has Spark end it, whatever it does; returns at once. Its Spark job ends soon, its process some seconds after: then its connection does."""
+        if not member.doomed:
+            member.doomed = member.leaves = True
+            cancel_jobs(self._context, member.tag, member.ended)
+
+    def close(self, coming: Iterable[Member]) -> None:
+        """Accepts nobody any more. ``coming`` were not started by Spark yet: they end at once when they are, and are cancelled if that takes
+        long (whatever is cancelled, Spark warns of)."""
+        for member in coming:
+            aside(partial(self._forget, member), f"{member.tag}-forgotten")
+        self._closed.set()
+        with suppress(OSError):  # somebody tidied up its directory
+            Client(self._listener.address, "AF_UNIX").close()  # wakes the acceptor
+        with suppress(OSError):
+            self._listener.close()
+        pools.give_back(self._pool)
+
+    def _forget(self, member: Member) -> None:
+        if not member.ended.wait(COMING_SECONDS):
+            self.cancel(member)
+
+    def _run(self, member: Member) -> None:
+        context = self._context
+        error: BaseException | None = None
+        try:
+            self._inherit()
+            context.addJobTag(member.tag)
+            context.setJobDescription(self._description)
+            context.setLocalProperty("spark.scheduler.pool", self._pool)
+            with self._own_workers.workers({}) as variables:
+                rows = context.parallelize([b""], 1)
+                if variables:
+                    rows.ctx = WithEnvironment(context, variables)
+                context.runJob(rows, StandingTask(member.number, str(self._listener.address), self._job))
+        except BaseException as raised:
+            error = raised
+        member.ended.set()
+        self._ended(member, error)
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                connection = self._listener.accept()
+            except OSError:  # out of file descriptors, say
+                self._closed.wait(RETRY_SECONDS)
+                continue
+            if self._closed.is_set():
+                connection.close()
+                return
+            try:
+                threading.Thread(target=self._greet, args=(connection,), name="firesteel-standing", daemon=True).start()
+            except RuntimeError:  # the process ends
+                connection.close()
+
+    def _greet(self, connection: Connection) -> None:
+        with connection:
+            try:
+                greeting: Greeting = connection.recv()
+            except (EOFError, OSError):
+                return
+            self._serve(connection, greeting)

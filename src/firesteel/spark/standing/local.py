@@ -1,0 +1,383 @@
+"""Small executions in standing tasks: which batches, when Spark is asked for more tasks, when one is let go, what is told of those that die.
+
+A batch that goes this way has no Spark job of its own. Its executions wait here; whoever is free takes the next one, so it does not
+matter which of them takes long. A standing task holds a slot, as Spark sees it. One that has nothing to do gives it back soon: after
+some tenths of a second, or as the job sends Spark a batch for which slots lack; and one that has worked for a while gives it back although there is more to
+do, so that Spark can share its slots among pools and jobs as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from firesteel.scheduler.kernel.commands import Deploy
+from firesteel.scheduler.kernel.events import CancelRequested
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.spark.driver.batch import Batch, BatchCode
+from firesteel.spark.driver.kill import NO_TASK, TaskGone
+from firesteel.spark.driver.spark_errors import was_cancelled
+from firesteel.spark.placement.status_store import SparkTask
+from firesteel.spark.session.own_workers import OwnWorkers
+from firesteel.spark.standing.crew import Crew, Member
+from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost
+from firesteel.spark.standing.work import Turn, Waiting, Work
+from firesteel.task.executor.information import Blob
+from firesteel.task.executor.place import Place
+from firesteel.task.executor.standing import Greeting
+
+LEAST_IDLE_SECONDS, MOST_IDLE_SECONDS = 0.1, 0.5
+"""An idle one goes after twice the time that the last one took to come, within these bounds: a slot is held in vain for no longer than about
+what another one costs."""
+PATIENCE_SECONDS = 0.02
+"""So long something waits for those that are there before Spark is asked for one more: most small executions take less."""
+WORKING_SECONDS = 0.5
+"""After so long a task goes although something waits; the next one is asked for RELIEF_SECONDS before."""
+RELIEF_SECONDS = 0.06
+_log = logging.getLogger("firesteel.spark")
+
+
+@dataclass(frozen=True)
+class LocalStanding:
+    """On a local master. ``most``: slots of the session; ``max_input``: plain bytes that a subtask may read. ``ran``: vertex to the tag of the
+    Spark job whose standing task was given an execution of it last; kept up to date."""
+
+    context: Any
+    job: Blob
+    job_id: str
+    name: str
+    most: int
+    max_input: int
+    own_workers: OwnWorkers
+    ran: dict[int, str]
+
+    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
+        return LocalStandingTasks(self, report, now)
+
+
+def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
+    """Returns True for a batch of one vertex whose subtasks read at most so many plain bytes each (a source's: of its splits), in any of Spark's
+    own slots, wherever it is."""
+    deploy, *others = deploys
+    if others or code.dataframe is not None or code.slots is not None or deploy.placement is not None:
+        return False
+    return deploy.input_bytes is not None and int(deploy.input_bytes.max(initial=0)) <= most
+
+
+class LocalStandingTasks:
+    """``given``: see there."""
+
+    def __init__(self, given: LocalStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
+        self._in, self._report, self._now = given, report, now
+        self._changed = threading.Condition()
+        self._waiting = Waiting(report)
+        self._members: dict[int, Member] = {}
+        self._crew: Crew | None = None
+        self._is_off = self._closed = False
+        self._idle_seconds = LEAST_IDLE_SECONDS
+
+    # --- in the job's thread ---------------------------------------------------------------------------------
+
+    def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
+        if self._is_off or not reads_little(batch.deploys, code, self._in.max_input) or not self._has_crew():
+            return None
+        batch.standing = True
+        with self._changed:
+            self._waiting.add(Work(batch, code, self._now()))
+            self._changed.notify_all()
+        return self._decision(batch.deploys[0], "standing tasks", "in standing tasks, without a Spark job of its own")
+
+    def make_room(self, others: int) -> None:
+        with self._changed:
+            lacking = len(self._there()) + others - self._in.most
+            idle = [member for member in self._there() if member.idle]
+            for member in idle[: max(0, lacking)]:
+                member.leaves = True
+            self._changed.notify_all()
+
+    def cancel(self, batch: Batch) -> None:
+        """A batch whose subtasks must be alone ends when they are gone, others at once."""
+        batch.cancelled = True
+        with self._changed:
+            work = self._waiting.of(batch)
+            if work is None:
+                return
+            self._waiting.withdraw(work)
+            for member in self._running(work):
+                self._end(member)
+            if batch.exclusive:
+                batch.lingered = True  # it has no need to
+                self._waiting.end_if_over(work)
+            else:
+                self._waiting.end(work)
+
+    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None:
+        with self._changed:
+            work = self._waiting.of(batch)
+            if work is None:
+                return
+            for subtask in self._waiting.withdraw(work, subtasks):
+                self._report(TaskGone(batch, subtask, NO_TASK))
+            for member in self._running(work):
+                turn = member.turn or member.lost
+                if turn is not None and turn.subtask in subtasks:
+                    _log.debug("standing task %s is ended: %s", member.tag, reason)
+                    self._end(member)
+            self._waiting.end_if_over(work)
+
+    def follow(self, batch: Batch, subtasks: Collection[int]) -> None:
+        """Nothing to do: whatever is cancelled is told when it is gone."""
+
+    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None:
+        """Nothing to do: they were not looked for."""
+
+    def due(self) -> list[float]:
+        with self._changed:
+            return [self._patient_until()] if self._short() else []
+
+    def fire(self) -> None:
+        with self._changed:
+            if self._short() and self._patient_until() <= self._now():
+                self._ask_for(self._short())
+
+    def close(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        with self._changed:
+            self._closed = True
+            for work in self._waiting.works():
+                self._waiting.withdraw(work)
+            members = list(self._members.values())
+            for member in members:
+                if member.turn is not None:
+                    self._end(member)
+            self._changed.notify_all()
+        if self._crew is not None:
+            self._crew.close([member for member in members if member.greeting is None])
+        for member in members:
+            if member.greeting is not None:
+                member.ended.wait(max(0.0, until - time.monotonic()))
+
+    # --- in the watcher's ------------------------------------------------------------------------------------
+
+    def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
+        found: list[tuple[Batch, list[SparkTask]]] = []
+        with self._changed:
+            for member in self._members.values():
+                turn, greeting = member.turn, member.greeting
+                if turn is not None and greeting is not None and not turn.told:
+                    turn.told = True
+                    place = Place.decode(greeting.node)
+                    task = SparkTask(greeting.task, turn.position, turn.launched, place.executor, place.host)
+                    found.append((turn.work.batch, [task]))
+        return found
+
+    # --- in the threads of connections -----------------------------------------------------------------------
+
+    def _serve(self, connection: Connection, greeting: Greeting) -> None:
+        with self._changed:
+            member = self._members.get(greeting.number)
+            if member is None or self._closed or member.doomed:
+                return
+            self._explain(member, None)  # it was started again
+            if not member.met:
+                self._idle_seconds = min(max(2 * member.seconds, LEAST_IDLE_SECONDS), MOST_IDLE_SECONDS)
+            member.greeting, member.connection = greeting, connection
+            member.met, member.relieved, member.since = True, False, time.monotonic()
+            member.known.clear()
+        try:
+            while (turn := self._next(member, connection)) is not None:
+                order = self._order(member, turn)
+                if order is None:
+                    continue
+                connection.send_bytes(order)
+                self._answered(member, connection, connection.recv())
+        except (EOFError, OSError):
+            self._gone(member, connection)
+
+    def _next(self, member: Member, connection: Connection) -> Turn | None:
+        """Waits for an execution; None: the task is to go."""
+        with self._changed:
+            idle_until = time.monotonic() + self._idle_seconds
+            while not (self._closed or member.leaves or member.connection is not connection):
+                now = time.monotonic()
+                left = member.since + WORKING_SECONDS - now
+                if self._waiting and left > 0.0:
+                    member.turn = self._waiting.take(time.time())
+                    self._in.ran[member.turn.work.batch.deploys[0].vertex] = member.tag
+                    if left < RELIEF_SECONDS:
+                        self._relieve(member)
+                    return member.turn
+                if self._waiting or now >= idle_until:
+                    break
+                member.idle = True
+                self._changed.wait(idle_until - now)
+                member.idle = False
+            if member.connection is connection:
+                member.leaves = True
+                self._relieve(member)
+            return None
+
+    def _order(self, member: Member, turn: Turn) -> bytes | None:
+        """None: it cannot be sent, and its batch fails."""
+        batch = turn.work.batch.id
+        try:
+            order = turn.work.order(turn.position, known=batch in member.known)
+        except Exception as error:
+            with self._changed:
+                member.turn = None
+                self._waiting.fail(turn.work, error)
+                self._waiting.over(turn)
+            return None
+        member.known.add(batch)
+        return order
+
+    def _answered(self, member: Member, connection: Connection, messages: Sequence[bytes]) -> None:
+        with self._changed:
+            turn = member.turn
+            for message in messages:
+                self._report(message)
+            if turn is not None and member.connection is connection:
+                member.turn = None
+                self._waiting.over(turn)
+
+    def _gone(self, member: Member, connection: Connection) -> None:
+        """Its worker has ended, or is about to."""
+        with self._changed:
+            if member.connection is connection:
+                self._lose(member)
+            if member.doomed and member.ended.is_set():
+                self._members.pop(member.number, None)
+
+    # --- under the lock --------------------------------------------------------------------------------------
+
+    def _relieve(self, member: Member) -> None:
+        """It goes, or soon will: others do what waits."""
+        member.relieved = True
+        if not self._closed:
+            self._ask_for(self._short())
+
+    def _lose(self, member: Member) -> None:
+        """Nobody is at the other end of its connection any more."""
+        turn, greeting = member.turn, member.greeting
+        if greeting is not None:
+            member.dead, member.node = greeting.task, greeting.node
+        member.turn = member.greeting = member.connection = None
+        if turn is None:
+            return
+        if member.doomed:
+            self._report(TaskGone(turn.work.batch, turn.subtask, member.dead))
+            self._waiting.over(turn)
+        else:
+            member.lost = turn
+
+    def _explain(self, member: Member, error: BaseException | None) -> None:
+        """Spark has said why: it was started again, or its job has ended with the error."""
+        if member.connection is not None:  # its end has not been read yet
+            self._lose(member)
+        turn, member.lost = member.lost, None
+        if turn is None:
+            return
+        if error is not None and was_cancelled(error):
+            self._report(CancelRequested(at=self._now(), reason="cancelled in Spark"))
+        else:
+            about = member.tag, member.dead, turn.launched, member.node
+            self._report(TurnLost(turn.work.batch, turn.subtask, *about, error))
+        self._waiting.over(turn)
+
+    def _end(self, member: Member) -> None:
+        """In Spark; what it runs is told when it is gone."""
+        turn, member.lost = member.lost, None
+        if turn is not None:
+            self._report(TaskGone(turn.work.batch, turn.subtask, member.dead))
+            self._waiting.over(turn)
+        if self._crew is not None:
+            self._crew.cancel(member)
+
+    def _running(self, work: Work) -> list[Member]:
+        turns = ((member, member.turn or member.lost) for member in self._members.values())
+        return [member for member, turn in turns if turn is not None and turn.work is work]
+
+    def _there(self) -> list[Member]:
+        """Members that take executions for a while, or will when Spark has started them."""
+        return [member for member in self._members.values() if not member.leaves and not member.relieved]
+
+    def _patient_until(self) -> float:
+        """On the job's clock. The first ones come at once."""
+        return self._waiting.since + (PATIENCE_SECONDS if self._there() else 0.0)
+
+    def _short(self) -> int:
+        """Returns how many more could do something now, in the slots there are."""
+        there = self._there()
+        coming = sum(member.greeting is None for member in there)
+        return max(0, min(self._in.most - len(there), len(self._waiting) - coming))
+
+    def _ask_for(self, count: int) -> None:
+        assert self._crew is not None
+        for _ in range(count):
+            try:
+                member = self._crew.start()
+            except RuntimeError as error:  # the process ends
+                if not self._there():
+                    self._waiting.give_up(error)
+                return
+            self._members[member.number] = member
+
+    # --- the Spark jobs --------------------------------------------------------------------------------------
+
+    def _ended(self, member: Member, error: BaseException | None) -> None:
+        with self._changed:
+            member.leaves = True
+            if member.doomed or self._closed:
+                if member.connection is None:
+                    self._members.pop(member.number, None)
+                return  # else its process lives yet
+            self._explain(member, error or EndedEarlyError())
+            self._members.pop(member.number, None)
+            if member.met:
+                self._ask_for(self._short())
+            elif not self._there():
+                self._none_came(error)
+
+    def _none_came(self, error: BaseException | None) -> None:
+        """Spark has an error, which is the batches'; or their tasks cannot reach us: from now on batches are Spark jobs."""
+        if error is not None:
+            self._waiting.give_up(error)
+            return
+        self._is_off = True
+        for work in self._waiting.hand_back():
+            work.batch.standing = False
+            deploy = work.batch.deploys[0]
+            decision = self._decision(
+                deploy, "Spark job", "in a Spark job of its own, for standing tasks could not connect"
+            )
+            self._report(NotTaken(work.batch, work.code, decision))
+        self._waiting.give_up(None)
+
+    def _has_crew(self) -> bool:
+        if self._crew is None:
+            given = self._in
+            about = given.context, given.job, given.job_id, f"{given.name}: standing tasks", given.own_workers
+            try:
+                self._crew = Crew(*about, serve=self._serve, ended=self._ended)
+            except Exception:  # the path of a socket is too long, say; what ails Spark a Spark job will tell
+                _log.debug("no standing tasks", exc_info=True)
+                self._is_off = True
+        return self._crew is not None
+
+    def _decision(self, deploy: Deploy, result: str, reason: str) -> Decision:
+        assert deploy.input_bytes is not None
+        read = int(deploy.input_bytes.max(initial=0))
+        return Decision(
+            at=self._now(),
+            what="deployment",
+            vertex=deploy.vertex,
+            inputs={"max input": read, "subtasks": len(deploy.subtasks)},
+            rule="no subtask reads much",
+            result=result,
+            reason=reason,
+        )

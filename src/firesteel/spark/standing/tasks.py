@@ -1,0 +1,106 @@
+"""All that the job's loop knows of standing tasks: whom it gives batches to, and what it is told. Where there are none, a no-op object stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.spark.driver.batch import Batch, BatchCode
+from firesteel.spark.driver.kill import Killing
+from firesteel.spark.placement.status_store import SparkTask
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLost:
+    """The standing task that ran the execution is gone. ``tag``: of its Spark job; ``error``: what that raised, None: its task was started
+    again, so that Spark's status store knows why. ``launched``: seconds since the epoch; ``place``: as ``Place.encoded``."""
+
+    batch: Batch
+    subtask: int
+    tag: str
+    task: int
+    launched: float
+    place: str
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """No standing task has come: the batch is to be a Spark job. Nothing of it has begun."""
+
+    batch: Batch
+    code: BatchCode
+    decision: Decision
+
+
+class EndedEarlyError(Exception):
+    """A standing task has ended although nobody told it to, and Spark has nothing to say of it."""
+
+
+class StandingTasks(Killing, Protocol):
+    """Used by the job's thread, but for ``launches``."""
+
+    def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
+        """Starts a batch, if it is one for standing tasks, and returns the decision."""
+        ...
+
+    def make_room(self, others: int) -> None:
+        """The job has so many executions in Spark's own jobs: those that are idle in slots which these need go."""
+        ...
+
+    def cancel(self, batch: Batch) -> None: ...
+
+    def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
+        """Returns the executions that run and were not told before; any thread."""
+        ...
+
+    def due(self) -> list[float]:
+        """When :meth:`fire` has something to do, on the job's clock."""
+        ...
+
+    def fire(self) -> None: ...
+
+    def close(self, seconds: float) -> None:
+        """Ends all of them, and waits, but not longer."""
+        ...
+
+
+class NoStandingTasks:
+    """Every batch is a Spark job."""
+
+    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
+        return self
+
+    def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
+        return None
+
+    def make_room(self, others: int) -> None: ...
+
+    def cancel(self, batch: Batch) -> None: ...
+
+    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None: ...
+
+    def follow(self, batch: Batch, subtasks: Collection[int]) -> None: ...
+
+    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None: ...
+
+    def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
+        return []
+
+    def due(self) -> list[float]:
+        return []
+
+    def fire(self) -> None: ...
+
+    def close(self, seconds: float) -> None: ...
+
+
+NO_STANDING_TASKS = NoStandingTasks()
+
+
+class Standing(Protocol):
+    """Of one job, before it begins. ``report`` takes what has happened, in any thread; ``now``: the job's clock."""
+
+    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks: ...

@@ -1,0 +1,147 @@
+"""Batches whose executions wait for standing tasks, or run in them: who is next, and when a batch is over. Under its owner's lock."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, descriptors_of
+from firesteel.task.executor import standing
+from firesteel.task.executor.information import VertexPart
+
+
+@dataclass(eq=False)
+class Work:
+    """A batch. ``waiting``: positions in it; ``running``: how many executions run."""
+
+    batch: Batch
+    code: BatchCode
+    since: float
+    """When it came."""
+    waiting: deque[int] = field(default_factory=deque)
+    running: int = 0
+    told: bool = False
+    """Its end was reported."""
+    error: BaseException | None = None
+    _making: threading.Lock = field(default_factory=threading.Lock)
+
+    def order(self, position: int, *, known: bool) -> bytes:
+        """The execution for a task, which knows the batch already or not. Waits for blobs that are being stored. Raises what cannot be sent."""
+        with self._making:
+            code, descriptors = self._made
+        own = tuple(part[position] for part in descriptors)
+        return pickle.dumps(standing.Order(self.batch.id, None if known else code, own), protocol=5)
+
+    @cached_property
+    def _made(self) -> tuple[standing.BatchCode, list[list[bytes]]]:
+        deploys = self.batch.deploys
+        vertices = zip(self.code.vertices, deploys, strict=True)
+        parts = tuple(
+            VertexPart(vertex, tuple(map(self.code.blobs.carry, deploy.gates))) for vertex, deploy in vertices
+        )
+        by_part = [descriptors_of(deploy, own) for deploy, own in zip(deploys, self.code.splits, strict=True)]
+        return standing.BatchCode(parts, self.code.blobs.dropped), by_part
+
+
+@dataclass(eq=False)
+class Turn:
+    """An execution that was given to a standing task. ``launched``: seconds since the epoch."""
+
+    work: Work
+    position: int
+    launched: float
+    told: bool = False
+    """It was told that it runs."""
+
+    @property
+    def subtask(self) -> int:
+        return self.work.batch.position_to_subtask(self.position)
+
+
+class Waiting:
+    """All batches of the job that have something to do. They take turns."""
+
+    def __init__(self, report: Callable[[BatchEnded], None]) -> None:
+        self._report = report
+        self._works: dict[int, Work] = {}
+        self._turns: deque[Work] = deque()
+        """Works of which something waits; each once."""
+
+    def __len__(self) -> int:
+        """Returns the number of executions that wait."""
+        return sum(len(work.waiting) for work in self._turns)
+
+    @property
+    def since(self) -> float:
+        """When the oldest batch of which something waits came."""
+        return min(work.since for work in self._turns)
+
+    def of(self, batch: Batch) -> Work | None:
+        return self._works.get(batch.id)
+
+    def add(self, work: Work) -> None:
+        work.waiting.extend(range(len(work.batch.subtasks)))
+        self._works[work.batch.id] = work
+        self._turns.append(work)
+
+    def take(self, launched: float) -> Turn:
+        """The next execution, which runs from now on."""
+        work = self._turns.popleft()
+        turn = Turn(work, work.waiting.popleft(), launched)
+        work.running += 1
+        if work.waiting:
+            self._turns.append(work)
+        return turn
+
+    def over(self, turn: Turn) -> None:
+        """It does not run any more."""
+        turn.work.running -= 1
+        self.end_if_over(turn.work)
+
+    def withdraw(self, work: Work, subtasks: Iterable[int] | None = None) -> list[int]:
+        """Returns those of the subtasks (None: all) that wait; they will not run."""
+        wanted = None if subtasks is None else set(subtasks)
+        subtask = work.batch.position_to_subtask
+        gone = [at for at in work.waiting if wanted is None or subtask(at) in wanted]
+        work.waiting = deque(at for at in work.waiting if wanted is not None and subtask(at) not in wanted)
+        if gone and not work.waiting:
+            self._turns.remove(work)
+        return list(map(subtask, gone))
+
+    def hand_back(self) -> list[Work]:
+        """Returns the batches of which nothing has begun; they are not among these any more."""
+        untouched = [work for work in self._turns if len(work.waiting) == len(work.batch.subtasks)]
+        for work in untouched:
+            self._turns.remove(work)
+            del self._works[work.batch.id]
+        return untouched
+
+    def give_up(self, error: BaseException | None) -> None:
+        """No task can be had for what waits. None: and nobody knows why."""
+        for work in list(self._turns):
+            self.fail(work, error)
+
+    def fail(self, work: Work, error: BaseException | None) -> None:
+        """No more of it can be run; it ends when nothing of it runs."""
+        work.error = work.error or error
+        self.withdraw(work)
+        self.end_if_over(work)
+
+    def end_if_over(self, work: Work) -> None:
+        if not work.waiting and not work.running:
+            self.end(work)
+
+    def end(self, work: Work) -> None:
+        """Reports the end, once."""
+        if not work.told:
+            work.told = True
+            self._works.pop(work.batch.id, None)
+            work.batch.ended.set()
+            self._report(BatchEnded(work.batch, (), work.error))
+
+    def works(self) -> list[Work]:
+        return list(self._works.values())

@@ -1,0 +1,67 @@
+"""The space of results that finished jobs leave to others: which of them are of no more use, and which go first when it is full.
+
+Jobs that have used each other's results share the files of these, by links: a file counts once, and is free when the last of them has gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from firesteel.recovery.retention import LINES
+from firesteel.recovery.uses import last_use
+
+File = tuple[int, int]
+"""Device and number on it."""
+
+
+def superseded(kept: Mapping[str, Mapping[str, Any]], newest: str) -> list[str]:
+    """Names of the directories that have nothing that the newest has not. ``kept``: the owner's mark of each."""
+    own = set(kept.get(newest, {}).get(LINES, ()))
+    return [name for name, mark in kept.items() if name != newest and own.issuperset(mark.get(LINES, ()))]
+
+
+class Space:
+    """``directories``: of finished jobs, by name."""
+
+    def __init__(self, directories: Mapping[str, Path]) -> None:
+        self._directories = directories
+        self._files = {name: files_below(directory) for name, directory in directories.items()}
+        self._holders = Counter(file for files in self._files.values() for file in files)
+        self.bytes = sum({file: size for files in self._files.values() for file, size in files.items()}.values())
+
+    def shrink(self, most: int, remove: Callable[[str], bool]) -> None:
+        """Removes what was of use the longest time ago, until at most ``most`` bytes are left. What alone has more goes before all others. ``remove``:
+        returns False where somebody uses it."""
+        for name in sorted(self._directories, key=lambda name: self._rank(name, most)):
+            if self.bytes <= most:
+                return
+            if remove(name):
+                self._take_off(name)
+
+    def _rank(self, name: str, most: int) -> tuple[bool, float]:
+        is_too_large = sum(self._files[name].values()) > most
+        return not is_too_large, last_use(self._directories[name])
+
+    def _take_off(self, name: str) -> None:
+        for file, size in self._files[name].items():
+            self._holders[file] -= 1
+            self.bytes -= 0 if self._holders[file] else size
+
+
+def files_below(directory: Path) -> dict[File, int]:
+    """The files in it and below, with their sizes in bytes. What goes meanwhile is left out."""
+    found: dict[File, int] = {}
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found |= files_below(Path(entry.path))
+                continue
+            with suppress(OSError):
+                stat = entry.stat(follow_symlinks=False)
+                found[stat.st_dev, stat.st_ino] = stat.st_size
+    return found

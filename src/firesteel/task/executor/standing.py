@@ -1,0 +1,106 @@
+"""A standing task: a Spark task that runs small executions one after another, as the driver gives them to it.
+
+Each goes the way of one that has a Spark task for itself (``spark_task``), but its descriptor comes, and its messages go, over a Unix socket to
+the driver, which is on this machine. What the executions of a batch share is sent with the first of them. The task ends when the driver closes
+the connection, so it ends with the driver too; PySpark collects all garbage then, once for all of them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing.connection import Client, Connection
+from typing import Any
+
+from firesteel.model.descriptors import decode_execution
+from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexPart
+from firesteel.task.executor.place import here
+from firesteel.task.executor.spark_task import BatchFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The first message of a standing task. ``number``: as it was told; ``task``: Spark's id; ``node``: as ``Place.encoded``."""
+
+    number: int
+    task: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCode:
+    """Parts and blobs that nobody needs, as of :class:`BatchFunction`."""
+
+    parts: tuple[VertexPart, ...]
+    dropped: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One execution of each part of a batch, to be run together. ``code``: None where this task was told before."""
+
+    batch: int
+    code: BatchCode | None
+    descriptors: tuple[bytes, ...]
+
+
+class StandingTask:
+    """The function that Spark runs. ``address``: of the driver's socket. Picklable by name, carries bytes only."""
+
+    def __init__(self, number: int, address: str, job: Blob) -> None:
+        self.number, self.address, self.job = number, address, job
+
+    def __call__(self, rows: Iterator[Any]) -> Iterator[bytes]:
+        """Drains its input, as every task of ours. Ends at once where nobody listens: the job is over."""
+        for _ in rows:
+            with suppress(ConnectionError, FileNotFoundError), Client(self.address, "AF_UNIX") as connection:
+                self._serve(connection)
+        return iter(())
+
+    def _serve(self, connection: Connection) -> None:
+        task = _spark_task()
+        own = task.taskAttemptId()
+        connection.send(Greeting(self.number, own, here(self._node_variable()).encoded))
+        functions: dict[int, BatchFunction] = {}
+        for number in count():
+            order = _next(connection)
+            if order is None:
+                return
+            if order.code is not None:
+                code = order.code
+                functions[order.batch] = BatchFunction(order.batch, self.job, code.parts, code.dropped, None)
+                functions[order.batch].take_in_modules()
+            descriptors = list(map(decode_execution, order.descriptors))
+            _appear(task, subtask=descriptors[0].subtask, number=number << TASK_BITS | own)
+            connection.send(functions[order.batch].execute(descriptors, None))
+
+    def _node_variable(self) -> str | None:
+        with suppress(Exception):  # told when the job is loaded to be run
+            job: JobInformation = self.job.load()
+            return job.node_variable
+        return None
+
+
+def _next(connection: Connection) -> Order | None:
+    """None: the driver wants no more of this task, or is gone."""
+    try:
+        order: Order = pickle.loads(connection.recv_bytes())
+    except (EOFError, ConnectionError):
+        return None
+    return order
+
+
+def _appear(task: Any, *, subtask: int, number: int) -> None:
+    """Functions that ask Spark's context find a task of their own: a partition of the batch, and an id that no other has."""
+    task._partitionId, task._taskAttemptId, task._attemptNumber = subtask, number, 0
+
+
+def _spark_task() -> Any:
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None, "a standing task is a Spark task"
+    return task

@@ -1,0 +1,219 @@
+"""All jobs, streams and scripts that a server knows, by ids that are unique on it: those of its process, and those in the places it was given."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.journal.listing import DAMAGED, RUNNING, STATUSES, UNFINISHED
+from firesteel.ui.catalog.following import FileFeed, Following
+from firesteel.ui.catalog.handlers import Handler, handler_of_stream
+from firesteel.ui.catalog.index import Index, Line
+from firesteel.ui.catalog.places import Place
+from firesteel.ui.catalog.runs import OwnRun, OwnRuns
+from firesteel.ui.catalog.summaries import with_fold
+from firesteel.ui.folds.fold import Fold
+from firesteel.ui.views.paging import paged
+from firesteel.ui.views.structs import MOST_ITEMS, JobSummary, Page, UnknownThing
+
+LISTED_SECONDS = 0.25
+"""A list of journals is made no more often."""
+MOST_FOLDS = 64
+"""Jobs whose folds are kept, the latest looked at ..."""
+MOST_EXECUTIONS = 1 << 22
+"""... unless they hold more executions than these, together."""
+KINDS = ("job", "stream", "script")
+_FIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+LIVE = (RUNNING, UNFINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One of the list. ``run``: of this process; else its journal is ``file`` of ``place``."""
+
+    id: str
+    line: Line
+    place: Place | None
+    file: str
+    run: OwnRun | None = None
+
+    @property
+    def summary(self) -> JobSummary:
+        line = self.line
+        return JobSummary(
+            id=self.id,
+            kind=line.kind,
+            name=line.name,
+            status=line.status,
+            began=line.began,
+            seconds=line.seconds,
+            vertices=line.vertices,
+            subtasks=line.subtasks,
+            rows_in=line.rows_in,
+            rows_out=line.rows_out,
+            failures=line.failures,
+            restarts=line.restarts,
+            cause=line.cause,
+            place="" if self.place is None else self.place.name,
+            journal=self.file,
+            is_live=line.status == RUNNING,
+        )
+
+
+class Catalog:
+    """May be asked from any thread."""
+
+    def __init__(self, indexes: Sequence[Index] = (), own: OwnRuns | None = None) -> None:
+        self._indexes = indexes
+        self._own = own or OwnRuns()
+        self._lock = threading.Lock()
+        self._following: OrderedDict[tuple[str, str], Following] = OrderedDict()
+        self._listed: tuple[float, int, list[Known]] = (-1e9, 0, [])
+        """When the list was made, of how many runs, and the list."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Sentences on places that could not be looked at."""
+        return [f"'{each.place.name}' cannot be read: {each.problem}." for each in self._indexes if each.problem]
+
+    def all(self) -> list[Known]:
+        """The one that began last first."""
+        made, count, known = self._listed
+        runs = self._own.all()
+        if not self._indexes or count != len(runs) or time.monotonic() - made >= LISTED_SECONDS:
+            known = self._list(runs)
+            self._listed = (time.monotonic(), len(runs), known)
+        return known
+
+    def _list(self, runs: Sequence[OwnRun]) -> list[Known]:
+        found: list[tuple[Line, Place | None, str, OwnRun | None]] = [(run.line(), None, run.file, run) for run in runs]
+        for index in self._indexes:
+            found += [(line, index.place, name, None) for name, line in index.lines().items()]
+        found.sort(key=lambda each: (-each[0].began, each[2]))
+        taken: set[str] = set()
+        known: list[Known] = []
+        for line, place, name, run in found:
+            id = line.job_id
+            if id in taken or not _FIT.fullmatch(id):
+                where = "" if place is None else place.name
+                id = sha256(f"{where}\0{name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+            taken.add(id)
+            known.append(Known(id, line, place, name, run))
+        return known
+
+    def known(self, id: str) -> Known:
+        """Raises UnknownThing."""
+        found = next((each for each in self.all() if each.id == id), None)
+        if found is None:
+            raise UnknownThing("There is no such job.", hint="Its journal may have been removed; see the list of all.")
+        return found
+
+    def jobs(
+        self,
+        *,
+        text: str = "",
+        status: str = "",
+        kind: str = "",
+        sort: str = "-began",
+        offset: int = 0,
+        limit: int = MOST_ITEMS,
+    ) -> Page[JobSummary]:
+        """``text``: a part of a name or id; ``status``, ``kind``: empty: any. ``sort``: a field of JobSummary, "-" before it:
+        descending; what is not known comes last. Raises UsageError, and FiresteelError where there is nothing since no place can be read."""
+        if status and status not in STATUSES:
+            raise UsageError(f"No job has the status '{status}'.", hint=f"There are: {', '.join(STATUSES)}.")
+        if kind and kind not in KINDS:
+            raise UsageError(f"There is no kind '{kind}'.", hint=f"There are: {', '.join(KINDS)}.")
+        wanted = text.casefold().strip()
+        there = self.all()
+        if not there and self.problems:
+            raise FiresteelError(" ".join(self.problems))
+        chosen = [
+            each
+            for each in there
+            if (not status or each.line.status == status)
+            and (not kind or each.line.kind == kind)
+            and (wanted in each.line.name.casefold() or wanted in each.id.casefold())
+        ]
+        return paged(_sorted(chosen, sort or "-began"), offset, limit).map(lambda each: each.summary)
+
+    @contextmanager
+    def reading(self, id: str) -> Generator[tuple[JobSummary, Fold]]:
+        """A job and all that is known of it, which nobody changes meanwhile. Raises UnknownThing, and UsageError for a journal that
+        cannot be read."""
+        known = self.known(id)
+        try:
+            with self._followed(known).reading() as fold:
+                yield self._up_to_date(known, fold), fold
+        except FileNotFoundError:
+            raise UnknownThing(f"The journal of '{id}' is gone.") from None
+        except OSError as error:
+            raise UsageError(f"The journal of '{id}' cannot be read: {error.strerror or error}.") from None
+
+    def _followed(self, known: Known) -> Following:
+        if known.run is not None and (followed := known.run.following()) is not None:
+            return followed
+        place = known.place if known.place is not None else known.run.place if known.run is not None else None
+        if place is None:
+            raise UnknownThing(f"There is no journal of '{known.id}'.")
+        key = (place.name, known.file)
+        with self._lock:
+            followed = self._following.get(key) or Following(FileFeed(place, known.file))
+            self._following[key] = followed
+            self._following.move_to_end(key)
+            while len(self._following) > MOST_FOLDS or (
+                len(self._following) > 1 and sum(each.size for each in self._following.values()) > MOST_EXECUTIONS
+            ):
+                self._following.popitem(last=False)
+        return followed
+
+    def _up_to_date(self, known: Known, fold: Fold) -> JobSummary:
+        """The list's line with what the fold knows better."""
+        summary = known.summary
+        if summary.status == DAMAGED:
+            return summary
+        return with_fold(summary, fold)
+
+    def spark_url(self, id: str) -> str:
+        """Spark's own page, of a job or stream of this process; empty: there is none."""
+        run = self.known(id).run
+        return "" if run is None else run.spark_url
+
+    def stage_url(self, id: str, vertex: int) -> str:
+        """Of the stage in which the vertex ran last; empty: there is none."""
+        run = self.known(id).run
+        return "" if run is None else run.stage_url(vertex)
+
+    def handler(self, id: str) -> Handler | None:
+        """Changes it, or None: it has ended, or runs where it cannot be reached."""
+        known = self.known(id)
+        if known.run is not None:
+            return known.run.handler()
+        if known.line.kind == "stream" and known.line.status in LIVE and known.place is not None:
+            return handler_of_stream(known.place.path(known.file))
+        return None
+
+
+def _sorted(known: list[Known], sort: str) -> list[Known]:
+    """By a field. Those for which it is not known come last; equal ones stay in their order."""
+    name = sort.removeprefix("-")
+    if name not in JobSummary.__struct_fields__:
+        fields = ", ".join(JobSummary.__struct_fields__)
+        raise UsageError(f"Jobs cannot be sorted by '{name}'.", hint=f"There are: {fields}.")
+    if name == "began":
+        return known if sort.startswith("-") else known[::-1]
+    keys = {each.id: getattr(each.summary, name) for each in known}
+    there = [each for each in known if keys[each.id] is not None]
+    there.sort(key=lambda each: _comparable(keys[each.id]), reverse=sort.startswith("-"))
+    return [*there, *(each for each in known if keys[each.id] is None)]
+
+
+def _comparable(value: str | float | int | bool) -> str | float | int:
+    return value.casefold() if isinstance(value, str) else value

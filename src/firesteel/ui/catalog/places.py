@@ -1,0 +1,145 @@
+"""Places of journals: folders of this machine, and locations that ``pyarrow.fs`` opens. Names of files come from looking at them, never
+from a request, and no link is followed out of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from firesteel.errors import UsageError
+from firesteel.journal.listing import Readable
+from firesteel.journal.locks import is_held
+from firesteel.journal.places import SUFFIX
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+
+class Stamp(NamedTuple):
+    """By which a file that has changed is told from one that has not."""
+
+    size: int
+    mtime_ns: int
+
+
+class Place(Protocol):
+    name: str
+    """As it was given."""
+    is_near: bool
+    """A look at a file takes microseconds."""
+
+    def look(self) -> Mapping[str, Stamp]:
+        """Journals by the names of their files. Raises OSError."""
+        ...
+
+    def open(self, name: str) -> AbstractContextManager[Readable]:
+        """One that was seen. Raises OSError, FileNotFoundError among them."""
+        ...
+
+    def is_held(self, name: str) -> bool | None:
+        """Is somebody writing it? None: it cannot be known."""
+        ...
+
+    def path(self, name: str) -> str:
+        """As a user would write it."""
+        ...
+
+
+class Folder:
+    """A folder of this machine. ``only``: the name of the one journal in it that is meant."""
+
+    is_near = True
+
+    def __init__(self, folder: Path, name: str = "", only: str = "") -> None:
+        self.name = os.fsencode(name or str(folder)).decode("utf-8", "backslashreplace")
+        self._folder = folder
+        self._only = only
+
+    def look(self) -> Mapping[str, Stamp]:
+        found: dict[str, Stamp] = {}
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if self._only and entry.name != self._only:
+                    continue
+                if entry.name.endswith(SUFFIX) and entry.name.isprintable() and not entry.is_symlink():
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        found[entry.name] = Stamp(status.st_size, status.st_mtime_ns)
+        return found
+
+    def open(self, name: str) -> AbstractContextManager[Readable]:
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+        descriptor = os.open(self._folder / _bare(name), flags)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileNotFoundError(name)
+        return os.fdopen(descriptor, "rb")
+
+    def is_held(self, name: str) -> bool | None:
+        return is_held(self._folder / _bare(name))
+
+    def path(self, name: str) -> str:
+        return str(self._folder / name)
+
+
+class Far:
+    """A location on any file system of pyarrow's. Who writes there cannot be known."""
+
+    is_near = False
+
+    def __init__(self, filesystem: pafs.FileSystem, base: str, name: str) -> None:
+        self.name = name
+        self._filesystem = filesystem
+        self._base = base.rstrip("/")
+
+    def look(self) -> Mapping[str, Stamp]:
+        import pyarrow.fs as pafs
+
+        selector = pafs.FileSelector(self._base, allow_not_found=True)
+        return {
+            info.base_name: Stamp(info.size or 0, info.mtime_ns or 0)
+            for info in self._filesystem.get_file_info(selector)
+            if info.is_file and info.base_name.endswith(SUFFIX)
+        }
+
+    def open(self, name: str) -> AbstractContextManager[Readable]:
+        opened: Any = self._filesystem.open_input_file(f"{self._base}/{_bare(name)}")
+        return opened
+
+    def is_held(self, name: str) -> bool | None:
+        return None
+
+    def path(self, name: str) -> str:
+        return f"{self.name.rstrip('/')}/{name}"
+
+
+def _bare(name: str) -> str:
+    """Raises FileNotFoundError for what is no name of a file in a folder."""
+    if not name or "/" in name or os.sep in name or name in (".", "..") or "\0" in name:
+        raise FileNotFoundError(name)
+    return name
+
+
+def place_of(given: str) -> Place:
+    """A folder, a journal, or a URL. Raises UsageError."""
+    if "://" in given:
+        import pyarrow as pa
+        import pyarrow.fs as pafs
+
+        try:
+            filesystem, base = pafs.FileSystem.from_uri(given)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise UsageError(f"'{given}' cannot be opened: {str(error).rstrip('.')}.") from None
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            return place_of(base)
+        return Far(filesystem, base, given)
+    path = Path(given).expanduser()
+    if path.is_file():
+        return Folder(path.parent.absolute(), str(path), only=path.name)
+    if not path.is_dir():
+        raise UsageError(f"There is no directory '{given}'.", hint="Give a directory with journals, or a URL of one.")
+    return Folder(path.absolute(), given)

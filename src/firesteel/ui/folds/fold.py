@@ -1,0 +1,296 @@
+"""All that is known of one job, stream or script so far: folds that take its records one by one, live or from a journal.
+
+A fold keeps numbers in columns and decisions as they are, so its size goes with the job's, not with the time it runs; of a stream it keeps
+the latest of everything, and its batches thinned out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.report.executions import Executions
+from firesteel.report.history import JobHistory
+from firesteel.report.streams import Batches
+from firesteel.scheduler.kernel.records import (
+    Decision,
+    GraphChanged,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    OutputGone,
+    SlotUsage,
+    StateChange,
+)
+from firesteel.scheduler.streaming.records import (
+    RescaleRecord,
+    StreamBatch,
+    StreamEnded,
+    StreamPlanned,
+    StreamStateChange,
+)
+from firesteel.view.watched import Watched
+
+MOST_POINTS = 500
+"""Batches, and levels of parallelism, that a stream's charts have."""
+MOST_RESCALES = 1000
+MOST_STORY = 1000
+
+
+class JobFold:
+    """A job. Times in it are the records'; ``zero`` is when it began there."""
+
+    def __init__(self, *, runs: bool = False) -> None:
+        """``runs``: its time goes on between records, until :meth:`stop` or its end."""
+        self._runs = runs
+        self.watched = Watched()
+        self.executions: defaultdict[int, Executions] = defaultdict(Executions)
+        self.decisions: list[Decision] = []
+        """All, in order, those about nodes among them."""
+        self.kept: list[JournalRecord] = []
+        """The records that decisions can be made from again: the plan, changes of it, decisions."""
+        self.statuses: list[JobStatusRecord] = []
+        self.waiting: dict[str, list[tuple[float, int]]] = {}
+        """Of groups with resources: (time, executions that wait for a slot from then on). Its length goes with the logarithm of the job's time."""
+        self.version = 0
+        """The number of records so far."""
+        self._reads: dict[int, list[int]] = {}
+
+    def reads(self, vertex: int) -> list[int]:
+        """Data sets that the vertex reads; empty: none, or the journal does not tell."""
+        return self._reads.get(vertex, [])
+
+    @property
+    def history(self) -> JobHistory:
+        return self.watched.history
+
+    @property
+    def zero(self) -> float:
+        return self.history.started_at or 0.0
+
+    @property
+    def now(self) -> float:
+        """As in the records: the last one's time, or later where the job runs."""
+        last = self.zero + self.history.seconds
+        return max(last, self.watched.now) if self._runs and not self.is_over else last
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return self.now - self.zero
+
+    def began_by(self, moment: float) -> None:
+        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
+        self.watched.began_by(moment)
+
+    def stop(self) -> None:
+        """Nobody writes records any more: its time stands still."""
+        self._runs = False
+
+    @property
+    def id(self) -> str:
+        return self.watched.job_id
+
+    @property
+    def is_over(self) -> bool:
+        return self.history.is_over
+
+    def apply(self, record: JournalRecord) -> None:
+        self.watched.apply(record)
+        self.version += 1
+        match record:
+            case StateChange():
+                self.executions[record.vertex].apply(record)
+            case OutputGone():
+                if record.reason.startswith("discarded"):
+                    self.executions[record.vertex].lost(record)
+            case Decision():
+                self.decisions.append(record)
+                self.kept.append(record)
+            case JobPlanned():
+                self.kept.append(record)
+                for number, described in enumerate(record.vertices):
+                    self._reads[int(described.get("id", number))] = described.get("datasets") or []
+            case GraphChanged():
+                self.kept.append(record)
+                self._reads[record.into] = record.vertex.get("datasets") or []
+            case JobStatusRecord():
+                self.statuses.append(record)
+            case SlotUsage():
+                self.waiting.setdefault(record.group, []).append((record.at, record.asked))
+            case _:
+                pass
+
+
+class StreamFold:
+    """A stream. Times in it are the records', seconds of the stream's own clock."""
+
+    def __init__(self, *, runs: bool = False) -> None:
+        self._runs = runs
+        self.plan: StreamPlanned | None = None
+        self.state, self.phase, self.cause = "Created", "", ""
+        self.totals = Batches()
+        self.batches: list[StreamBatch] = []
+        """Thinned: of more than twice MOST_POINTS each two neighbours become one."""
+        self.levels: deque[tuple[float, int]] = deque(maxlen=MOST_POINTS)
+        """(time, parallelism from then on)."""
+        self.rescales: deque[RescaleRecord] = deque(maxlen=MOST_RESCALES)
+        self.num_rescales = 0
+        self.story: deque[Decision | StreamStateChange | RescaleRecord] = deque(maxlen=MOST_STORY)
+        self.num_story = 0
+        self.end: StreamEnded | None = None
+        self.started_at: float | None = None
+        self.last_at: float | None = None
+        self.version = 0
+        self._began = math.inf
+        """Value of ``time.monotonic`` at the clock's 0, as far as records tell: each comes a little late."""
+
+    @property
+    def zero(self) -> float:
+        return self.started_at or 0.0
+
+    @property
+    def id(self) -> str:
+        return self.plan.stream_id if self.plan else ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.end is not None
+
+    @property
+    def now(self) -> float:
+        """As in the records: the last one's time, or later where the stream runs."""
+        last = self.last_at or 0.0
+        return max(last, time.monotonic() - self._began) if self._runs and not self.is_over else last
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.started_at is None else max(0.0, self.now - self.started_at)
+
+    def began_by(self, moment: float) -> None:
+        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
+        self._began = min(self._began, moment)
+
+    def stop(self) -> None:
+        self._runs = False
+
+    def apply(self, record: JournalRecord) -> None:
+        self.began_by(time.monotonic() - record.at)
+        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
+        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        self.version += 1
+        match record:
+            case StreamPlanned():
+                self.plan = record
+            case StreamBatch():
+                self._committed(record)
+            case StreamStateChange():
+                self.state, self.phase, self.cause = record.state, record.phase, record.cause
+                self._told(record)
+            case RescaleRecord():
+                self.rescales.append(record)
+                self.num_rescales += 1
+                self._told(record)
+            case Decision():
+                self._told(record)
+            case StreamEnded():
+                self.end = record
+            case _:
+                pass
+
+    def _told(self, record: Decision | StreamStateChange | RescaleRecord) -> None:
+        self.story.append(record)
+        self.num_story += 1
+
+    def _committed(self, record: StreamBatch) -> None:
+        self.totals.apply(record)
+        del self.totals.parallelisms[:-1]
+        if not self.levels or self.levels[-1][1] != record.parallelism:
+            self.levels.append((record.at, record.parallelism))
+        self.batches.append(record)
+        if len(self.batches) > 2 * MOST_POINTS:
+            self.batches = thinned(self.batches)
+
+
+def thinned(batches: list[StreamBatch]) -> list[StreamBatch]:
+    """Half as many: each two neighbours together."""
+    pairs = zip(batches[::2], batches[1::2], strict=False)
+    odd = batches[len(batches) & ~1 :]
+    return [*(_together(one, other) for one, other in pairs), *odd]
+
+
+def _together(one: StreamBatch, other: StreamBatch) -> StreamBatch:
+    """``other`` is the later one; what is no sum is its."""
+    return replace(
+        other,
+        rows=one.rows + other.rows,
+        duration=one.duration + other.duration,
+        batches=one.batches + other.batches,
+        input_rate=max(one.input_rate, other.input_rate),
+    )
+
+
+class ScriptFold:
+    """An accelerated script."""
+
+    def __init__(self) -> None:
+        self.plan: ScriptPlanned | None = None
+        self.queries: list[QueryRecord] = []
+        self.end: ScriptEnded | None = None
+        self.last_at: float | None = None
+        self.version = 0
+
+    @property
+    def id(self) -> str:
+        return self.plan.script_id if self.plan else ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.end is not None
+
+    @property
+    def seconds(self) -> float:
+        return self.last_at or 0.0
+
+    def began_by(self, moment: float) -> None:
+        """Times of scripts are those of their records alone."""
+
+    def stop(self) -> None:
+        """Nor does it matter to them that no more are written."""
+
+    def apply(self, record: JournalRecord) -> None:
+        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        self.version += 1
+        match record:
+            case ScriptPlanned():
+                self.plan = record
+            case QueryRecord():
+                self.queries.append(record)
+            case ScriptEnded():
+                self.end = record
+            case _:
+                pass
+
+
+Fold = JobFold | StreamFold | ScriptFold
+
+
+def fold_for(first: JournalRecord, *, runs: bool = False) -> Fold:
+    """An empty one, of the kind that a journal's first record tells."""
+    if isinstance(first, StreamPlanned):
+        return StreamFold(runs=runs)
+    return ScriptFold() if isinstance(first, ScriptPlanned) else JobFold(runs=runs)
+
+
+def fold_of(records: Iterable[JournalRecord]) -> Fold:
+    """All of a journal. Of no records a job's."""
+    fold: Fold | None = None
+    for record in records:
+        fold = fold or fold_for(record)
+        fold.apply(record)
+    return fold or JobFold()

@@ -1,0 +1,93 @@
+"""The server beside the jobs of this process: shows what it is told of, takes a part of a core at most, and fails none of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from firesteel.journal.file import Instrument
+from firesteel.journal.places import journal_directories
+from firesteel.options import BIND_ADDRESS, BIND_PORT, UI_TOKEN_FILE, Options
+from firesteel.options.ui import ports_of
+from firesteel.ui.begun import Begun
+from firesteel.ui.catalog.following import Tap
+from firesteel.ui.catalog.jobs import Catalog
+from firesteel.ui.catalog.runs import OwnRun, OwnRuns
+from firesteel.ui.catalog.source import Source
+from firesteel.ui.server.app import application
+from firesteel.ui.server.serving import Serving, listen, policy_of, url_of
+from firesteel.ui.server.tokens import NAME, token_of
+from firesteel.ui.server.workers import Workers
+
+REST = 3.0
+"""Its threads rest so many times as long as they work."""
+
+
+class Beside:
+    """From its construction to the process' end. Raises UsageError for options it cannot be served with, FiresteelError."""
+
+    def __init__(self, options: Options) -> None:
+        address = options[BIND_ADDRESS]
+        path = token_file(options)
+        token = token_of(path)
+        self._runs = OwnRuns()
+        listener = listen(address, ports_of(options[BIND_PORT]))
+        self._url = url_of(listener, address)
+        policy = policy_of(address, token)
+        workers = Workers(rest=REST)
+        app = application(Source(Catalog(own=self._runs)), policy, workers)
+        self._serving = Serving(app, listener, self._runs)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=listener.close)
+        say(where(self._url, path, policy.readers_need_token))
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def instrument(self) -> Instrument:
+        return Tap()
+
+    def began(self, instrument: Instrument, begun: Begun) -> None:
+        if not isinstance(instrument, Tap):
+            return
+        self._runs.add(OwnRun(begun, instrument, time.time()))
+
+    def page_of(self, id: str) -> str:
+        """The address of the page of a job or stream of this process; empty: it was not told of it."""
+        return f"{self.url}jobs/{quote(id, safe='')}" if any(run.id == id for run in self._runs.all()) else ""
+
+    def close(self) -> None:
+        """For tests: a process keeps its server to its end."""
+        self._serving.close()
+
+
+def token_file(options: Options) -> Path:
+    chosen = options[UI_TOKEN_FILE]
+    if chosen is not None:
+        return Path(chosen).expanduser()
+    directories = journal_directories(options)
+    return next((each for each in directories if os.access(_there(each), os.W_OK)), directories[-1]) / NAME
+
+
+def _there(directory: Path) -> Path:
+    """The directory, or the nearest one above it that exists."""
+    return next(each for each in (directory.absolute(), *directory.absolute().parents) if each.exists())
+
+
+def where(url: str, token: Path, readers_need_token: bool) -> str:
+    """The line that says where the page is."""
+    needs = "everything needs" if readers_need_token else "changing something needs"
+    return f"firesteel: see {url} ({needs} the token in {token})"
+
+
+def say(line: str) -> None:
+    """To stderr, if there is one."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()

@@ -1,0 +1,72 @@
+"""A job's decisions with other options, from the bytes of that run, beside the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from firesteel.api.jobs import what_if as again
+from firesteel.errors import FiresteelError
+from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
+from firesteel.options.jobs import DECIDER_OPTIONS
+from firesteel.ui.folds.fold import JobFold
+from firesteel.ui.views.comparing import Outcome, WhatIf, WhatIfJoin, WhatIfVertex
+from firesteel.ui.views.options import option_of
+from firesteel.ui.views.structs import (
+    JobSummary,
+    Option,
+)
+
+_CHOICES = (*DECIDER_OPTIONS, ADAPTIVE_JOINS, MEMORY_PER_TASK)
+
+
+def what_if_view(fold: JobFold, summary: JobSummary, values: Mapping[str, str]) -> WhatIf:
+    """``values``: options by any of their names; empty ones are left out. What is wrong with them is told in ``error``."""
+    given = {key: value.strip() for key, value in values.items() if value.strip()}
+    choices = _choices(fold)
+    if not given:
+        return WhatIf(job=summary, values={}, choices=choices, vertices=[], joins=[])
+    try:
+        vertices = [_vertex(each) for each in again.compare(fold.kept, given)]
+        joins = [
+            WhatIfJoin(
+                vertex=join.vertex,
+                join=join.join,
+                was=join.was.result,
+                would_be=join.would_be.result,
+                was_reason=join.was.reason,
+                would_be_reason=join.would_be.reason,
+            )
+            for join in again.joins_again(fold.kept, given)
+        ]
+    except FiresteelError as error:
+        return WhatIf(job=summary, values=given, choices=choices, vertices=[], joins=[], error=str(error))
+    return WhatIf(job=summary, values=given, choices=choices, vertices=vertices, joins=joins)
+
+
+def _choices(fold: JobFold) -> list[Option]:
+    plan = fold.history.plan
+    had = plan.options if plan else {}
+    return [option_of(option.key, had.get(option.key, option.default)) for option in _CHOICES]
+
+
+def _vertex(one: again.Comparison) -> WhatIfVertex:
+    return WhatIfVertex(
+        vertex=one.vertex,
+        name=one.name,
+        was=_outcome(one.was),
+        would_be=None if one.would_be is None else _outcome(one.would_be),
+        why_not=one.why_not,
+    )
+
+
+def _outcome(one: again.Outcome) -> Outcome:
+    smallest, median, largest = one.share or (None, None, None)
+    return Outcome(
+        parallelism=one.parallelism,
+        rule=one.rule,
+        bounds=one.bounds,
+        reason=one.reason,
+        smallest=smallest,
+        median=median,
+        largest=largest,
+    )

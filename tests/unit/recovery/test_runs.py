@@ -1,0 +1,167 @@
+"""The note of a script's run on which jobs have published: kept, taken over, and never missing where it matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.recovery.frames import DamagedLogError
+from firesteel.recovery.log import FencedError
+from firesteel.scheduler.kernel.records import JobPlanned
+from firesteel.scheduler.recovery.records import LogHeader
+from firesteel.spark.recovery import runs
+from firesteel.spark.recovery.header import JobIdentity
+from firesteel.spark.recovery.runs import ALL, BEGAN, NO_RUN, NONE, ScriptRun
+
+ME = JobIdentity("/job.py", ("a",), "mine", 0)
+
+
+def header(job_id, ordinal, size=0):
+    plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={"x": "y" * size})
+    return LogHeader(1, "1", {}, job_id, "job", "?", ordinal, "/job.py", ["a"], plan, b"", b"given", [1])
+
+
+def published(run, *jobs, size=0):
+    for ordinal, job_id in enumerate(jobs):
+        place = run.place(header(job_id, ordinal, size), ordinal, 3600.0)
+        place.publishing()
+        place.over(ALL, None)
+
+
+def dies(root, name, age=0.0):
+    """The process that began a run is gone."""
+    (mark,) = root.glob(f"firesteel-run-{name}*.owner.json")
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "pid": 2**22 + 1, "started": "1"}))
+    (log,) = root.glob(f"firesteel-run-{name}*/log")
+    for part in log.iterdir():
+        os.utime(part, (time.time() - age,) * 2)
+
+
+def goes_on(root, **given):
+    run = ScriptRun(root, "mine")
+    run.goes_on(ME, 3600.0, **{"job_id": None, "by_itself": False, **given})
+    return run
+
+
+def outs(run):
+    return {ordinal: past.out for ordinal in range(4) if (past := run.past(ordinal)) is not None}
+
+
+def test_what_was_published_is_known_to_the_next_process(tmp_path):
+    first = ScriptRun(tmp_path, "first")
+    published(first, "a", "b")
+    taken_back = first.place(header("c", 2), 2, 3600.0)
+    taken_back.publishing()
+    taken_back.over(NONE, None)
+    frozen = first.place(header("d", 3), 3, 3600.0)
+    frozen.publishing()
+    dies(tmp_path, "first")
+    second = goes_on(tmp_path)
+    assert (second.name, outs(second)) == ("first", {0: ALL, 1: ALL, 3: BEGAN})
+    assert second.past(1).header.given == b"" and second.past(1).header.run == "first"
+    with pytest.raises(FencedError):
+        frozen.over(ALL, None)
+    second.place(header("d", 3), 3, 3600.0).over(ALL, None)  # it had begun in the process before
+    dies(tmp_path, "first")
+    third = goes_on(tmp_path, by_itself=True)
+    assert outs(third) == {0: ALL, 1: ALL, 3: ALL}
+    third.close(well=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_note_of_what_is_no_script(tmp_path):
+    run = ScriptRun(tmp_path, "first")
+    assert run.place(msgspec.structs.replace(header("a", 0), script=""), 0, 3600.0) is NO_RUN
+    run.close(well=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_living_process_keeps_its_run(tmp_path):
+    published(ScriptRun(tmp_path, "first"), "a")
+    assert outs(goes_on(tmp_path, by_itself=True)) == {}
+    with pytest.raises(UsageError, match=f"The run of /job.py goes on in process {os.getpid()} on "):
+        goes_on(tmp_path)
+    assert [path.name for path in tmp_path.glob("*.owner.json")] == ["firesteel-run-first.owner.json"]
+
+
+def test_a_script_that_failed_goes_on_only_when_asked(tmp_path):
+    first = ScriptRun(tmp_path, "first")
+    published(first, "a")
+    first.close(well=False)
+    dies(tmp_path, "first")
+    assert outs(goes_on(tmp_path, by_itself=True)) == {}
+    assert outs(goes_on(tmp_path)) == {0: ALL}
+
+
+def test_the_run_that_was_written_last_goes_on_whatever_clocks_say(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:  # a machine whose clock is an hour ahead
+        patched.setattr(runs.time, "time", lambda real=time.time: real() + 3600)
+        published(ScriptRun(tmp_path, "early"), "a")
+    published(ScriptRun(tmp_path, "late"), "b")
+    dies(tmp_path, "early", age=60.0)
+    dies(tmp_path, "late", age=30.0)
+    assert goes_on(tmp_path).name == "late"
+
+
+def test_a_note_that_cannot_be_read_refuses(tmp_path):
+    published(ScriptRun(tmp_path, "first"), "a", "b")
+    dies(tmp_path, "first")
+    (part,) = tmp_path.glob("firesteel-run-*/log/*")
+    data = bytearray(part.read_bytes())
+    data[60] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(DamagedLogError):
+        goes_on(tmp_path)
+
+
+@contextmanager
+def full_disk(size):
+    """Files of this process grow no larger than this, in bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_before_anything_was_noted(tmp_path):
+    """Nobody could be misled by it."""
+    run = ScriptRun(tmp_path, "first")
+    with full_disk(1000):
+        published(run, "a", size=2000)
+    published(run, "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_after_that(tmp_path):
+    run = ScriptRun(tmp_path, "first")
+    published(run, "a")
+    last = run.place(header("b", 1, 2000), 1, 3600.0)
+    with full_disk(1000), pytest.raises(FiresteelError, match="does not publish its own: a resume might publish"):
+        last.publishing()
+    with pytest.raises(FiresteelError, match="does not publish its own"):
+        last.publishing()  # behind a record that is not whole
+    dies(tmp_path, "first")
+    assert outs(goes_on(tmp_path)) == {0: ALL}
+
+
+def test_two_names_of_a_directory_are_one(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert runs.script_run(tmp_path / "link", "mine") is runs.script_run(tmp_path / "real", "mine")
+
+
+def test_a_process_that_runs_jobs_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MOST_NOTED", 1)
+    published(ScriptRun(tmp_path, "first"), "a", "b")
+    dies(tmp_path, "first")
+    found = goes_on(tmp_path)
+    assert (found.past(0).header.prints, found.past(1).header.prints) == ([1], [])
