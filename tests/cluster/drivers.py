@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import mirrors_kit
+import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.options import Options

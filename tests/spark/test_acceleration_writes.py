@@ -216,8 +216,9 @@ COMMANDS = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "ctas" else pytest.mark.full) for name in COMMANDS]
+)
 def test_tables_are_those_of_spark(spark, source, options, tables, name):
     plain, fast = tables
     COMMANDS[name](spark, plain)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.acceleration.targets import OVERWRITE, check_overlap
-from firesteel.errors import UsageError
+from firesteel.errors import UsageError, error_words
 from firesteel.sql.plans.commands import Command, class_of, read_command
+from firesteel.sql.plans.nodes import Unsupported
 
 if TYPE_CHECKING:
     from firesteel.api.acceleration.takeover import Takeover
@@ -31,7 +32,10 @@ def _sql(
     try:
         command = read_command(session, sqlQuery)
         plan = None if command is None else command.analysed()
-    except Exception:  # a Spark of another kind, whose commands are its own
+    except Unsupported:  # a Spark of another kind, whose commands are its own
+        return SPARKS
+    except Exception as error:
+        active.leave("sql", f"the command could not be read here: {error_words(error).splitlines()[0]}")
         return SPARKS
     if command is None:
         return SPARKS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -46,12 +47,14 @@ def instance_of(source: str, session: Any) -> Any:
     gateway = session.sparkContext._gateway
     known = _firsts.setdefault(gateway, {})
     if source not in known:
-        known[source] = _first_of(source, session._jvm, gateway)
+        known[source] = _first_of(source, f"firesteel.Compiled_{uuid.uuid4().hex}", session._jvm, gateway)
     return known[source].another()
 
 
-def _first_of(source: str, jvm: Any, gateway: Any) -> Any:
+def _first_of(source: str, name: str, jvm: Any, gateway: Any) -> Any:
+    """``name``: of the class; py4j takes the methods of two classes of one name for the same."""
     compiler = jvm.org.codehaus.janino.ClassBodyEvaluator()
+    compiler.setClassName(name)
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(source + _ANOTHER)
     constructor = compiler.getClazz().getDeclaredConstructor(gateway.new_array(jvm.Class, 0))
