@@ -16,16 +16,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dying_kit import dies_as_it_writes, dies_at
+from dying_kit import dies_as_it_writes
 from firesteel import ExecutionEnvironment
-from firesteel.results.storage.store import ResultStore
 from plane.session import Session
 
 FOLDER = Path(sys.argv[1])
 dies_as_it_writes()
-if "REMOVES" in os.environ:
-    removed = iter(range(1, 100))
-    dies_at(ResultStore, "delete_all", "after", lambda: next(removed) == int(os.environ["REMOVES"]))
 
 
 def waits(batches):
@@ -99,19 +95,13 @@ def goes_on(folder, **environment):
     "dies",
     [
         "torn publishing 2",
-        *(pytest.param(dies, marks=pytest.mark.full) for dies in ("after over 1", "before over 2")),
+        *(pytest.param(dies, marks=pytest.mark.full) for dies in ("after over 1", "before over 2", "after over 3")),
     ],
 )
 def test_a_killed_driver(folder, dies):
     assert run(folder, DIES=dies).returncode == -9
     end = goes_on(folder)
     assert "Job 1 of the script ('first'" in end.stderr and "nothing is computed or published again" in end.stderr
-
-
-@pytest.mark.parametrize("number", [pytest.param(number, marks=pytest.mark.full) for number in (1, 2, 3)] + [4])
-def test_killed_when_only_the_mark_is_left_of_a_job(folder, number):
-    assert run(folder, REMOVES=str(number)).returncode == -9
-    goes_on(folder)
 
 
 @pytest.mark.full

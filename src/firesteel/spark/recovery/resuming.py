@@ -463,7 +463,13 @@ def _remove_rest(root: Path | ObjectPath, past: PastJob) -> None:
         if job.job_id != past.job_id or not is_surely_dead(job):
             continue
         if not isinstance(job.directory, Path) or end_uses(job.directory):
-            quietly(lambda job=job: JobStorage(str(root), job.job_id, "", epoch=take_over(job).epoch).remove())
+            quietly(lambda job=job: _remove(root, take_over(job)))
+
+
+def _remove(root: Path | ObjectPath, job: FoundJob) -> None:
+    storage = JobStorage(str(root), job.job_id, "", epoch=job.epoch)
+    storage.claim()  # the marks of earlier drivers go with it
+    storage.remove()
 
 
 def _published(past: PastJob) -> Decision:
