@@ -53,10 +53,13 @@ class HangWatch:
         try:
             return (yield)
         finally:
-            self.pytest_enter_pdb()
+            self._disarm()
 
     def pytest_enter_pdb(self) -> None:
         """Nothing hangs that a person looks at."""
+        self._disarm()
+
+    def _disarm(self) -> None:
         self._until = inf
         faulthandler.cancel_dump_traceback_later()
 
