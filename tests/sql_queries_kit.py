@@ -77,6 +77,9 @@ class Tally:
         self.wrong += other.wrong
 
 
+ANY_ROWS = "other rows, where Spark's plan has lost the order of a limit"
+
+
 @dataclass
 class Known:
     """A query with Spark's answer."""
@@ -176,11 +179,17 @@ class Kit:
         for one, home in zip(known, homes, strict=True):
             self._compare(one, pq.read_table(home), "in a job, ", tally)
 
-    @staticmethod
-    def _compare(known: Known, ours: pa.Table, how: str, tally: Tally) -> None:
+    def _compare(self, known: Known, ours: pa.Table, how: str, tally: Tally) -> None:
         difference = differs(ours, known.theirs, known.query.ordered)
-        if difference:
+        if difference and len(ours) == len(known.theirs) and self._takes_any_rows(known.frame):
+            tally.left[ANY_ROWS] += 1
+        elif difference:
             tally.wrong.append(f"{how}{known.mode}: {known.query.text}\n      {difference}")
+
+    def _takes_any_rows(self, frame) -> bool:
+        """Spark's optimised plan has a limit without an order. No query here has, but Spark drops the order below a limit beside a subquery that
+        it turns into a join by constants, and answers with any rows itself."""
+        return "takes the first rows to come" in self.env.from_dataframe(frame).explain()
 
 
 def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False) -> str:

@@ -71,6 +71,20 @@ def test_an_action_gives_what_it_gave(spark, items, options, action):
     assert all(re.search(r"test_acceleration\.py|older_spark\.py", query.place) for query in acceleration.queries)
 
 
+def test_small_decimals_have_the_digits_that_spark_gives_them(spark, items, options):
+    scales = [
+        f"min(CAST('{v}E-{s}' AS DECIMAL(38, {s})))" for s in range(38) for v in ("0", "1", "-12", "123", "-1234")
+    ]
+    small = "min(CAST('12E-10' AS DECIMAL(20, 10)))"
+    nested = f"array(struct({small} AS x))", f"named_struct('m', array({small}, NULL), 's', 'x')"
+    query = f"SELECT k, {', '.join((*scales, *nested))} FROM items GROUP BY k ORDER BY k"
+    expected = repr(spark.sql(query).collect())
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert repr(spark.sql(query).collect()) == expected
+        assert repr(list(spark.sql(query).toLocalIterator())) == expected
+    assert [query.left for query in acceleration.queries] == [(), ()]
+
+
 def test_the_release_puts_everything_back(spark, items, options):
     before = dict(vars(DataFrame))
     first, second = (firesteel.accelerate(spark, options) for _ in range(2))

@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from decimal import Decimal
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +19,8 @@ from firesteel.errors import UsageError
 from firesteel.extras import command
 from firesteel.spark.session import older_rows
 
+_PLAIN_SCALE = 6
+"""Decimals with more zeros behind the point are written with an exponent, by Python and by Java."""
 LEAST_PYARROW = (26, 0)
 LEAST_SPARK = (3, 5)
 BELOW_SPARK = (5, 0)
@@ -180,6 +183,13 @@ def rows_of(context: Any, rdd: Any, partitions: Any) -> AbstractContextManager[A
 
 def rows_of_table(table: pa.Table, schema: Any, session: Any) -> list[Any]:
     """PySpark's rows of a table, with the values that its own ``collect`` gives."""
+    rows = _converted(table, schema, session)
+    if not any(int(scale) > _PLAIN_SCALE for scale in re.findall(r"decimal\(\d+,(\d+)\)", schema.json())):
+        return rows
+    return list(map(_as_pickled, rows))
+
+
+def _converted(table: pa.Table, schema: Any, session: Any) -> list[Any]:
     if not _takes_tables():
         return older_rows.rows_of_table(table, schema)
     from pyspark.sql.conversion import ArrowTableToRowsConversion
@@ -189,6 +199,21 @@ def rows_of_table(table: pa.Table, schema: Any, session: Any) -> list[Any]:
         return convert(table, schema)
     as_bytes = session.conf.get("spark.sql.execution.pyspark.binaryAsBytes", "true") == "true"
     return convert(table, schema, binary_as_bytes=as_bytes)
+
+
+def _as_pickled(value: Any) -> Any:
+    """With small decimals as Spark hands them to Python, in engineering notation: 1E-10 is 100E-12, so it has three digits."""
+    if isinstance(value, Decimal):
+        return Decimal(value.to_eng_string()) if value.adjusted() < -_PLAIN_SCALE else value
+    if isinstance(value, tuple):
+        from pyspark.sql.types import _create_row
+
+        return _create_row(value.__fields__, list(map(_as_pickled, value)))  # type: ignore[attr-defined]
+    if isinstance(value, list):
+        return list(map(_as_pickled, value))
+    if isinstance(value, dict):
+        return {_as_pickled(key): _as_pickled(one) for key, one in value.items()}
+    return value
 
 
 def local_dataframe(table: pa.Table, schema: Any, session: Any) -> Any:

@@ -162,6 +162,11 @@ def union(planner: Planner, node: Node) -> Rows:
         raise Unsupported("a union by names is Spark's")
     columns: Columns = {a.id: carried(a.type) for a in planner.catalyst.output_of(node)}
     streams: list[Pipeline] = []
+    if not columns:  # rows without columns: they get one, for their number
+        name, kind = planner.names.new("one"), "integer"
+        ones = f"CAST(1 AS {engine_type(kind)}) AS {name}"
+        streams += [planner.rows(child).selecting(ones, {name: kind}, "union").step() for child in node["children"]]
+        return Rows(union_of(streams), {name: kind})
     for child in node["children"]:
         mine = planner.catalyst.output_of(child)
         if [engine_type(a.type) for a in mine] != [engine_type(kind) for kind in columns.values()]:
