@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from benchmarks.cluster.speculation import rules
@@ -13,6 +17,7 @@ from tests.sql_queries_kit import Tally
 from firesteel.errors import JobExecutionError, PartitionException
 from firesteel.scheduler.kernel.records import Decision, StateChange
 
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("a", "b", "c")
 
 
@@ -67,3 +72,22 @@ def test_seeds_that_are_written_down_are_done_and_one_cut_short_is_not(tmp_path)
     found = Tally(queries=100, whole=90, left=Counter({"Sample: no": 2}), wrong=["ansi: SELECT 1"])
     file.write_text(queries.line(7, 12.5, found) + queries.line(8, 9.0, Tally(queries=100))[:40])
     assert queries.done_seeds(file) == {7: found}
+
+
+def test_a_seed_is_the_same_queries_in_every_process():
+    """Whatever the order of its sets."""
+    made = (
+        "import random; from tests.sql_random_kit import Querying; dice = random.Random(3)\n"
+        "print([Querying(dice).whole(shape % 4).text for shape in range(60)])"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", made],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1] and told[0].count(b"SELECT") > 60
