@@ -160,6 +160,15 @@ def test_an_undisturbed_run_leaves_nothing(folder):
     assert began(folder) == SUBTASKS
 
 
+@pytest.mark.full
+def test_a_resume_of_what_has_finished_says_that_nothing_was_left(folder):
+    assert run(folder, OUT="1").returncode == 0
+    end = run(folder, "--resume", OUT="1")
+    assert end.returncode == 2
+    assert "begins anew: no job at its place in this script was left unfinished. The output" in end.stderr
+    assert "exists already" in end.stderr
+
+
 @pytest.mark.parametrize("dies", ["torn finish 2", *MANY])
 def test_a_killed_driver(folder, dies):
     killed = run(folder, dies=dies)

@@ -13,7 +13,7 @@ from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
-from firesteel.errors import UsageError
+from firesteel.errors import OutputExistsError, UsageError
 from firesteel.extras import command
 from firesteel.humanize import plural
 from firesteel.options import (
@@ -202,8 +202,8 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
             return Opened(identity, prints, decisions=(_published(past),), past=past)
     found = wanted.find(directory, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
-        _refuse_taken(compiled)
         why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
+        _refuse_taken(compiled, *why)
         return Opened(identity, prints, decisions=why)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     check_dead(found)
@@ -225,10 +225,11 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
         correction = correction if is_taken else replace(correction, found=taking.take(found))
         decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
         return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking))
-    _refuse_taken(compiled)
     if wanted.job_id is not None:
         raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
-    return Opened(identity, prints, decisions=(_anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}"),))
+    anew = _anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}")
+    _refuse_taken(compiled, anew)
+    return Opened(identity, prints, decisions=(anew,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +438,12 @@ def _unfinished(found: FoundJob) -> FoundJob:
     return found
 
 
-def _refuse_taken(compiled: CompiledJob) -> None:
-    """Raises UsageError where a new job would write to an output that exists already: of the job that goes on it may be the own one."""
+def _refuse_taken(compiled: CompiledJob, *anew: Decision) -> None:
+    """Raises UsageError where a new job would write to an output that exists already: of the job that goes on it may be the own one. ``anew``:
+    why the job is a new one, for users who have asked for an earlier one."""
     if compiled.taken:
-        raise compiled.taken[0]
+        taken = compiled.taken[0]
+        raise OutputExistsError(" ".join([*(decision.reason for decision in anew), taken.message]), hint=taken.hint)
 
 
 def _check_published(past: PastJob, reasons: Sequence[str]) -> None:
