@@ -111,7 +111,7 @@ class Planner:
                 rows = self._rows(plan)
                 self._subqueries[number] = Rows(rows.step(), rows.columns)
             rows = self._subqueries[number]
-            name = f"side_{number}"
+            name = f"scalar_{number}"
             if name not in (known for known, _ in sides):
                 sides.append((name, rows.pipeline))
             text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"

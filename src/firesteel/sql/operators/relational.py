@@ -128,10 +128,13 @@ def order_text(order: list[Node]) -> str:
     x = Expressions()
     texts: list[str] = []
     for one in order:
-        checked(one["child"].type)
+        child = one["child"]
+        kind, text = checked(child.type), x.text(child)
+        if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
+            text = f"CAST({text} AS {engine_type(kind)})"
         direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
         nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
-        texts.append(f"{x.text(one['child'])} {direction} NULLS {nulls}")
+        texts.append(f"{text} {direction} NULLS {nulls}")
     return ", ".join(texts)
 
 
