@@ -46,9 +46,7 @@ class Query:
         return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
 
     def named(self) -> Any:
-        """The frame with names of its own for all columns, which a query in a command need not have."""
-        names: list[str] = self.frame.columns
-        return self.frame if len(set(names)) == len(names) else self.frame.toDF(*(f"_{i}" for i in range(len(names))))
+        return uniquely_named(self.frame)
 
     def staged(self, pipeline: Pipeline, name: str) -> Staged:
         """Computes the rows. Raises UsageError, before it, where they cannot be given back as what they were."""
@@ -66,6 +64,12 @@ class Query:
         except BaseException:
             computed.close()
             raise
+
+
+def uniquely_named(frame: Any) -> Any:
+    """The frame, with other names where two of its columns have one."""
+    names: list[str] = frame.columns
+    return frame if len(set(names)) == len(names) else frame.toDF(*(f"_{i}" for i in range(len(names))))
 
 
 def _name(plan: Any) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.record import Record
-from firesteel.api.acceleration.staging import Query
+from firesteel.api.acceleration.staging import Query, uniquely_named
 from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import dataframe_schema
@@ -57,11 +57,18 @@ class Takeover:
         ``gaining``: only where our tasks would do more than pass rows on.
         """
 
+        names: list[str] = []
+
+        def named() -> Any:
+            asked = frame if query is None else query()
+            names.extend(asked.columns)
+            return uniquely_named(asked)
+
         def computed(pipeline: Pipeline) -> tuple[Any, str]:
             with Computed(pipeline, action) as rows:
-                return convert(rows.to_arrow()), rows.job_id
+                return convert(rows.to_arrow().rename_columns(names)), rows.job_id
 
-        return self._taken(query or (lambda: frame), action, computed, _checks_gain if gaining else None)
+        return self._taken(named, action, computed, _checks_gain if gaining else None)
 
     @contextmanager
     def staged(
