@@ -123,7 +123,7 @@ class Takeover:
         except JobCancelledError:
             raise
         except FiresteelError as error:
-            left = (error.message,)
+            left = (str(error),)  # with what to do about it
         except Exception as error:
             left = (f"it failed here: {error_words(error).splitlines()[0]}",)
         self._record.add(self._any_options(), action, place, left, job=job, seconds=time.monotonic() - begun)
