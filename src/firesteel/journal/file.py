@@ -119,7 +119,9 @@ class Instruments:
                 getattr(instrument, method)(*args)
             except OSError as error:  # a full disk, say: a trace tells nothing more
                 self._active.remove(instrument)
-                name = f"The journal {instrument.path}" if isinstance(instrument, Journal) else type(instrument).__name__
+                name = (
+                    f"The journal {instrument.path}" if isinstance(instrument, Journal) else type(instrument).__name__
+                )
                 _log.warning("%s failed and takes no further part in this job: %s.", name, error.strerror or error)
             except Exception:
                 self._active.remove(instrument)
