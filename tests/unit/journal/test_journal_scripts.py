@@ -17,7 +17,9 @@ from firesteel.report.scripts import query_lines
 )
 def test_a_time_is_told_only_where_firesteel_has_computed(dry_run, told):
     queries = [
-        QueryRecord(at=2.0, number=1, action="count", place="a.py:1", left=[], job="" if dry_run else "3f", seconds=2.0),
+        QueryRecord(
+            at=2.0, number=1, action="count", place="a.py:1", left=[], job="" if dry_run else "3f", seconds=2.0
+        ),
         QueryRecord(at=3.0, number=2, action="show", place="a.py:2", left=["it reads 1 KiB"], seconds=0.1),
     ]
     assert query_lines(queries, dry_run=dry_run) == [*told, "  2. show at a.py:2: Spark: it reads 1 KiB"]
