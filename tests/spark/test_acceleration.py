@@ -168,6 +168,7 @@ def test_what_is_left_to_spark_is_said(spark, items, options):
     ]
     assert acceleration.queries[2].left, "what only passes rows on is written by Spark"
     assert "Give each column its own name." in acceleration.explain()
+    assert "Spark alone computes" not in acceleration.explain(), "as it has already"
 
 
 def test_small_queries_are_sparks(spark, items, options):

@@ -122,8 +122,10 @@ class Takeover:
                 found, job = compute(pipeline)
         except JobCancelledError:
             raise
-        except FiresteelError as error:
+        except UsageError as error:
             left = (str(error),)  # with what to do about it
+        except FiresteelError as error:
+            left = (error.message,)
         except Exception as error:
             left = (f"it failed here: {error_words(error).splitlines()[0]}",)
         self._record.add(self._any_options(), action, place, left, job=job, seconds=time.monotonic() - begun)
