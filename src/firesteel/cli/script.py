@@ -54,7 +54,7 @@ def run_script(script: Path, arguments: list[str], *, name: str = "__main__", th
 
 
 def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> int:
-    path = str(script)
+    path = str(script.absolute())  # as Python has __file__ of a script, which may change its working directory
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:

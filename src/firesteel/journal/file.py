@@ -117,6 +117,12 @@ class Instruments:
         for instrument in tuple(self._active):
             try:
                 getattr(instrument, method)(*args)
+            except OSError as error:  # a full disk, say: a trace tells nothing more
+                self._active.remove(instrument)
+                name = (
+                    f"The journal {instrument.path}" if isinstance(instrument, Journal) else type(instrument).__name__
+                )
+                _log.warning("%s failed and takes no further part in this job: %s.", name, error.strerror or error)
             except Exception:
                 self._active.remove(instrument)
                 _log.exception("%s failed and takes no further part in this job.", type(instrument).__name__)

@@ -111,13 +111,17 @@ def finish(seconds: float = EXIT_SECONDS) -> None:
     until = time.monotonic() + seconds
     for background in list(_running):
         background.close()
-    for background in list(_running):
-        background.join(max(0.0, until - time.monotonic()))
+    told = [background.join(max(0.0, until - time.monotonic())) for background in list(_running)]
     threads = [threading.Thread(target=flush, args=(seconds,), daemon=True) for flush in _flushes]
     for thread in threads:  # side by side: one that hangs takes no time from the others
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
+    if not all(told) or any(thread.is_alive() for thread in threads):
+        _log.warning(
+            "Not all metrics, traces and lineage could be sent within %g s of the end, and the rest is dropped: a receiver is slow or gone.",
+            seconds,
+        )
 
 
 atexit.register(finish)

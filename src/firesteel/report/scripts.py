@@ -38,6 +38,7 @@ def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:
     lines = [f"Firesteel {word} {taken} of {len(queries)} queries."]
     for query in queries:
         job = f" (job {query.job})" if query.job else ""
-        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel, {format_seconds(query.seconds)}{job}"
+        took = "" if dry_run else f", {format_seconds(query.seconds)}{job}"  # a dry run has only planned it
+        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel{took}"
         lines.append(f"  {query.number}. {query.action} at {query.place or 'an unknown place'}: {who}")
     return lines

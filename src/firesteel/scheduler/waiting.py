@@ -51,6 +51,7 @@ def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, no
             continue
         lines += _vertex(readiness, graph, vertex, waits.has_slots, now)
     lines += waits.speculation
+    lines = list(dict.fromkeys(lines))  # a producer of several inputs is told once
     return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
 
 

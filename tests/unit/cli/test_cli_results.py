@@ -133,7 +133,7 @@ def test_of_one_job(root):
     leave(root, "dead2")
     said = invoke(root, "results", "dead1").stdout
     assert "Job dead1 'sums'" in said and "output    'sum': publishing" in said
-    assert f"firesteel run --resume dead1 {root.parent}/job.py 'a b'" in said
+    assert f"firesteel run --resume dead1 {root.parent}/job.py 'a b', with the options that it had (-O)" in said
     assert [line.split() for line in said.splitlines()[-2:]] == [
         ["[0]", "parse", "0", "of", "2", "1", "2.93", "KiB"],
         ["[1]", "sum", "0", "of", "?", "0", "0", "B"],

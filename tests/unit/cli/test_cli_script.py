@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,15 @@ def test_a_script_is_main_with_its_arguments_and_its_neighbours(run, tmp_path):
     (tmp_path / "neighbour_of_script.py").write_text("x = 7")
     text = "import sys, neighbour_of_script as n\nif __name__ == '__main__': print(sys.argv[1:], n.x)"
     assert run(text, "a", "--b") == (0, "['a', '--b'] 7\n", "")
+
+
+def test_a_script_that_goes_to_another_directory_finds_itself(run, tmp_path, monkeypatch, capsys):
+    (tmp_path / "script.py").write_text(
+        "import os; from firesteel.spark.recovery.header import main_script; os.chdir('/'); print(__file__, main_script())"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run_script(Path("script.py"), []) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'script.py'} {tmp_path / 'script.py'}\n"
 
 
 def test_a_sentence_of_ours_and_the_line_of_the_script(run, tmp_path):
@@ -102,7 +112,6 @@ def test_exit_codes_of_our_errors(error, code, capsys):
 
 def test_where_is_the_innermost_line_of_the_users_own_code(tmp_path):
     import traceback
-    from pathlib import Path
 
     users = tmp_path / "mine.py"
     users.write_text("import textwrap\ndef f():\n    textwrap.indent(None, '')\n")

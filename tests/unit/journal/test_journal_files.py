@@ -168,7 +168,7 @@ class Collecting:
 class Failing(Collecting):
     def record(self, record):
         super().record(record)
-        raise OSError("no space left")
+        raise ValueError("a record like that")
 
 
 def test_an_instrument_that_fails_is_logged_once_and_removed(caplog):
@@ -183,3 +183,15 @@ def test_an_instrument_that_fails_is_logged_once_and_removed(caplog):
     assert len(bad.records) == 1
     assert [r.getMessage() for r in caplog.records] == ["Failing failed and takes no further part in this job."]
     assert (good.closed, bad.closed, also_good.closed) == (1, 0, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_ends_a_journal_with_a_sentence(caplog):
+    good, full = Collecting(), Path("/dev/full")
+    instruments = Instruments([Journal(full), good])
+    for record in word_count():
+        instruments.record(record)
+    instruments.close()
+    assert good.records == word_count()
+    said = f"The journal {full} failed and takes no further part in this job: No space left on device."
+    assert [(r.getMessage(), r.exc_info) for r in caplog.records] == [(said, None)]

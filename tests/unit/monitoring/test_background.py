@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from firesteel.monitoring import background as module
 from firesteel.monitoring.background import Background
 from firesteel.scheduler.kernel.records import JobStatusRecord, StateChange
 from journal_samples import planned, word_count
@@ -81,3 +82,17 @@ def test_an_exporter_that_fails_is_told_of_once_and_the_others_go_on(caplog):
     assert seen.records == word_count()
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert told.getMessage() == "Broken failed and takes no further part in this job."
+
+
+def test_what_could_not_be_sent_at_the_end_is_told(caplog, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(module, "_flushes", [])
+    module.at_exit(lambda _seconds: None)
+    module.finish(PATIENCE)
+    assert not caplog.records
+    module.at_exit(lambda _seconds: gate.wait())
+    module.finish(0.01)
+    gate.set()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Not all metrics, traces and lineage could be sent within 0.01 s of the end, and the rest is dropped: a receiver is slow or gone."
+    ]

@@ -407,6 +407,16 @@ def test_a_waiting_job_says_what_it_waits_for():
     assert "Spark has no executor." in p.scheduler.waiting_for()[0]
 
 
+def test_a_producer_of_two_inputs_is_told_once():
+    builder = GraphBuilder()
+    builder.source([1])
+    builder.step((0, HASH)), builder.step((1, HASH), (1, HASH))
+    p = plane(builder.graph)
+    p.start()
+    wait = "Vertex 2 'step 2' is not decided yet: it waits for vertex 1 'step 1', which has not started."
+    assert p.scheduler.waiting_for().count(wait) == 1
+
+
 def test_cancelled_before_the_start():
     p = plane(two_steps(HASH))
     p.send(CancelRequested(at=0.0))

@@ -129,6 +129,8 @@ class Takeover:
                 found, job = compute(pipeline)
         except JobCancelledError:
             raise
+        except UsageError as error:
+            left = (str(error),)  # with what to do about it
         except FiresteelError as error:
             left = (error.message,)
         except Exception as error:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from firesteel.api.acceleration.hooks import Action, sparks
-from firesteel.api.acceleration.targets import check_path, check_table
+from firesteel.api.acceleration.targets import APPEND, OVERWRITE, check_path, check_table
 from firesteel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,8 +98,11 @@ def _written_to(name: str) -> Action:
 
 def _check(session: Any, java: Any, method: str, given: Sequence[Any], read: Sequence[str]) -> None:
     mode, source = str(_setting(java, "curmode").toString()), str(_setting(java, "source"))
-    if method in ("saveAsTable", "insertInto"):
-        check_table(session, given[0], mode, read, must_exist=method == "insertInto")
+    if method == "insertInto":  # appends in each other mode
+        check_table(session, given[0], mode if mode == OVERWRITE else APPEND, read, must_exist=True)
+        return
+    if method == "saveAsTable":
+        check_table(session, given[0], mode, read)
         return
     if method == "jdbc":
         return

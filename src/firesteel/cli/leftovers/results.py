@@ -171,7 +171,7 @@ def _resume(job: KeptJob) -> str:
     if job.found is None or not job.found.header.script:
         return f"execute(..., resume={job.job_id!r}), with the same steps and inputs"
     header = job.found.header
-    return f"firesteel run --resume {job.job_id} {_script(header)}, unless it or its inputs have changed"
+    return f"firesteel run --resume {job.job_id} {_script(header)}, with the options that it had (-O), unless it or its inputs have changed"
 
 
 def _run_json(run: KeptRun) -> dict[str, Any]:

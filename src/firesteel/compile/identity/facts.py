@@ -51,7 +51,7 @@ def differences(old: VertexPrint, new: VertexPrint) -> list[str]:
     if old.program != new.program and not found:
         found = ["its program has changed"]
     if old.input is not None and new.input is not None and old.input != new.input:
-        found.append("its input has changed")
+        found.append("its input has changed, or is cut otherwise")
     return found
 
 
