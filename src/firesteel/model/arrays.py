@@ -6,9 +6,9 @@ slower on such numbers than to sort them, most of which are sorted already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +43,51 @@ class Names:
         """Empty: not known."""
         code = int(self.codes[place])
         return self.names[code] if code >= 0 else ""
+
+
+FEW = 1 << 10
+"""Numbers up to which a list costs little."""
+
+
+class Column(Sequence[int]):
+    """Very many whole numbers for whoever reads them as Python's own, which take five times the memory: some are made at a time."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: Ints) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._numbers[index].tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        for part in self.parts():
+            yield from part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and np.array_equal(self._numbers, other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return f"Column({self._numbers!r})"
+
+    def parts(self) -> Iterator[list[int]]:
+        """All of it, in lists of a few."""
+        for first in range(0, len(self._numbers), FEW):
+            yield self._numbers[first : first + FEW].tolist()
+
+
+def numbers_of(column: Ints) -> Sequence[int]:
+    """The numbers of a column, as a record has them."""
+    return column.tolist() if len(column) <= FEW else Column(column)
 
 
 def select(values: Sequence[T], places: Ints) -> list[T]:
@@ -86,3 +132,36 @@ def unwritten(*shape: int) -> Ints:
 def writable(column: Ints) -> Ints:
     """The column itself, or the zeros in its place that can be written."""
     return column if column.flags.writeable else np.zeros(column.shape, np.int64)
+
+
+def compact(column: Ints) -> Ints:
+    """The same numbers: very many that are all equal take no memory, and cannot be written."""
+    if len(column) > FEW and column[0] == column[-1] and (column == column[0]).all():
+        return constant(len(column), column[0])
+    return column
+
+
+def constant(size: int, value: Entry) -> NDArray[Entry]:
+    """A column of equal values that takes no memory, and cannot be written."""
+    return np.broadcast_to(value, size)
+
+
+def written(column: NDArray[Entry], rows: slice | Ints, values: object) -> NDArray[Entry]:
+    """The column with these values in it: as one that can be written, unless it holds nothing else."""
+    if not column.flags.writeable:
+        if (column[rows] == values).all():
+            return column
+        column = column.copy()
+    column[rows] = values
+    return column
+
+
+def grown(column: NDArray[Entry], size: int, value: float) -> NDArray[Entry]:
+    """The column, longer by entries of this value: zeros that are not written take no memory, nor does what is constant."""
+    if not column.flags.writeable:
+        return constant(size, column.dtype.type(value))
+    longer = np.zeros(size, column.dtype) if value == 0 else np.empty(size, column.dtype)
+    longer[: len(column)] = column
+    if value != 0:
+        longer[len(column) :] = value
+    return longer

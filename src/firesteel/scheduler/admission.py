@@ -153,7 +153,7 @@ class Admission:
             known = told > 0
             times = told[known]
             if state is S.DEPLOYING:
-                times = np.fmin(table.stamps[state][rows[known]], times)
+                times = np.fmin(table.times(state, rows[known]), times)
             table.stamp(state, rows[known], times)
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
         self._operations.move(vertex.id, rows, S.FINISHED, at=ended, peaks=reports.peaks())

@@ -23,7 +23,7 @@ class Ledger:
     def __init__(self, graph: JobGraph, storage: Storage) -> None:
         self._graph = graph
         self._storage = storage
-        self._winner: list[Ints] = [np.empty(0, np.int64) for _ in graph.vertices]
+        self._winner: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
         self._attempt: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
         self._void: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it was refused, or has won and does not count any more."""
@@ -103,9 +103,9 @@ class Ledger:
             told = bool(reading.reads_one_of(gate, ranges, bad).any())
             check(not told, f"vertex {command.vertex} is told to read what did not win, of data set {gate.dataset}")
 
-    def _of(self, vertex: int, parallelism: int) -> Ints:
+    def _of(self, vertex: int, parallelism: int) -> NDArray[np.int32]:
         if not len(self._winner[vertex]):
-            self._winner[vertex] = np.full(parallelism, NO_TOKEN, np.int64)
+            self._winner[vertex] = np.full(parallelism, NO_TOKEN, np.int32)
             self._attempt[vertex] = np.full(parallelism, -1, np.int32)
         return self._winner[vertex]
 

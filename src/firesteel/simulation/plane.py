@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.journal.file import Instrument
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, compact
 from firesteel.model.descriptors import encode_executions
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED
 from firesteel.scheduler.kernel import commands as c
@@ -335,8 +335,8 @@ class Plane:
             command,
             self.runs.size,
             len(command.subtasks),
-            reading.requests_of(command),
-            read,
+            compact(reading.requests_of(command)),
+            compact(read),
             [-1] * len(command.gates),
             self.blocked if self.blocked.any() else None,
         )
@@ -505,6 +505,9 @@ class Plane:
         self.message(seconds, lambda: self._merge_done(command))
 
     def _merge_done(self, command: c.MergePartitions) -> None:
+        self._tell(self._merged_now(command))
+
+    def _merged_now(self, command: c.MergePartitions) -> e.PartitionsMerged:
         """Groups whose partitions are all there, but for some that fail."""
         gate, count = command.gate, len(command.bounds) - 1
         partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
@@ -520,16 +523,14 @@ class Plane:
         merged = c.MergedObjects(command.bounds[groups], command.bounds[groups + 1], tokens)
         nodes = self.dice.some_of(self.world.cluster.nodes, len(groups))
         self.storage.write_merged(gate.dataset, merged, nodes)
-        self._tell(
-            e.PartitionsMerged(
-                at=self.clock.now,
-                dataset=gate.dataset,
-                merge=command.merge,
-                groups=groups,
-                tokens=tokens,
-                stored_bytes=upto[bounds[groups + 1]] - upto[bounds[groups]],
-                reason="" if len(groups) == count else "made up",
-            )
+        return e.PartitionsMerged(
+            at=self.clock.now,
+            dataset=gate.dataset,
+            merge=command.merge,
+            groups=groups,
+            tokens=tokens,
+            stored_bytes=upto[bounds[groups + 1]] - upto[bounds[groups]],
+            reason="" if len(groups) == count else "made up",
         )
 
     # --- the job -----------------------------------------------------------------------------------------------

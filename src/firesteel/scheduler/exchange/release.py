@@ -70,7 +70,7 @@ class Releasing:
             self._descriptors.drop(dataset)
         attempts, tokens = result.attempts[partitions], result.tokens[partitions]
         self._recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
-        columns = partitions.tolist(), attempts.tolist(), tokens.tolist()
+        columns = partitions, attempts, tokens
         self._recorder.output_gone(result.dataset.producer, dataset, columns, "released")
         self._recorder.tell(f"released {len(partitions)} partitions of data set {dataset}", result.dataset.producer)
 

@@ -48,7 +48,7 @@ class _Charge:
         self._at, self._rows = at, self._table.size
 
     def covers(self, rows: Rows) -> bool:
-        scheduled = self._table.stamps[ExecutionState.SCHEDULED][rows]
+        scheduled = self._table.times(ExecutionState.SCHEDULED, rows)
         return bool((rows < self._rows).all() and (scheduled <= self._at).all())
 
 
