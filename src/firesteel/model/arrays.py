@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,38 @@ class Column(Sequence[int]):
             yield self._numbers[first : first + FEW].tolist()
 
 
+class Reaching(Generic[Entry]):
+    """A column that reaches as far as anything was written; beyond, and where nothing was, it holds one value."""
+
+    __slots__ = ("_column", "_value")
+
+    def __init__(self, value: Entry) -> None:
+        self._value = value
+        self._column: NDArray[Entry] = np.full(1, value)
+
+    def __getitem__(self, rows: NDArray[Any]) -> NDArray[Entry]:
+        if _greatest(rows) < len(self._column):
+            return self._column[rows]
+        known = rows < len(self._column)
+        found = np.full(len(rows), self._value)
+        found[known] = self._column[rows[known]]
+        return found
+
+    def item(self, row: int) -> Any:
+        return self._column.item(row) if row < len(self._column) else self._value.item()
+
+    def __setitem__(self, rows: NDArray[Any] | int, values: Any) -> None:
+        size = 1 + (rows if isinstance(rows, int) else _greatest(rows))
+        if size > len(self._column):
+            self._column = grown(self._column, max(size, len(self._column) * 5 // 4), self._value)
+        self._column[rows] = values
+
+
+def _greatest(rows: NDArray[Any]) -> int:
+    """-1: there is none. Of one at once: numpy takes a while for each look at an array."""
+    return rows.item() if rows.size == 1 else int(rows.max(initial=-1))
+
+
 def numbers_of(column: Ints) -> Sequence[int]:
     """The numbers of a column, as a record has them."""
     return column.tolist() if len(column) <= FEW else Column(column)
@@ -156,7 +188,7 @@ def written(column: NDArray[Entry], rows: slice | Ints, values: object) -> NDArr
     return column
 
 
-def grown(column: NDArray[Entry], size: int, value: float) -> NDArray[Entry]:
+def grown(column: NDArray[Entry], size: int, value: Any) -> NDArray[Entry]:
     """The column, longer by entries of this value: zeros that are not written take no memory, nor does what is constant."""
     if not column.flags.writeable:
         return constant(size, column.dtype.type(value))

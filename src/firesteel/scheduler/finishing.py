@@ -55,7 +55,8 @@ class SingleFinish:
         self._finish(vertex, row, event)
         vertex.winner[subtask] = row
         vertex.num_finished += 1
-        vertex.uncounted[subtask] = 0
+        if vertex.uncounted is not None:
+            vertex.uncounted[subtask] = 0
         vertex.count_one(subtask, reports)
         if len(steps):
             vertex.step_counts.admit(event.subtasks, steps)

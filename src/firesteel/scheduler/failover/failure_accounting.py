@@ -136,9 +136,7 @@ class FailureAccounting:
         return None if why is None else f"trying again cannot help, {why}"
 
     def _is_excused(self, failure: Failure) -> bool:
-        uncounted = failure.vertex.uncounted
-        uncounted[failure.subtasks] += 1
-        return int(uncounted[failure.subtasks].max()) <= MAX_UNCOUNTED_RESTARTS
+        return failure.vertex.was_uncounted(failure.subtasks) <= MAX_UNCOUNTED_RESTARTS
 
 
 def _excused(failure: Failure) -> Verdict:

@@ -124,9 +124,7 @@ class Recorder:
         self.output_gone(vertex, None, (subtasks, attempts, tokens), f"discarded: {reason}")
         self.tell(f"discarded: {reason}", vertex, subtasks, attempts)
 
-    def output_gone(
-        self, vertex: int, dataset: int | None, columns: tuple[Ints, Ints, Ints], reason: str
-    ) -> None:
+    def output_gone(self, vertex: int, dataset: int | None, columns: tuple[Ints, Ints, Ints], reason: str) -> None:
         subtasks, attempts, tokens = map(numbers_of, columns)
         self.record(
             OutputGone(

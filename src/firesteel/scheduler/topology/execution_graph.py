@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.absorbing import Absorbing, absorb
-from firesteel.model.arrays import Floats, Ints, unwritten, writable
+from firesteel.model.arrays import Floats, Ints, constant, unwritten, writable, written
 from firesteel.model.job_graph import (
     DistributionPattern,
     IntermediateDataSet,
@@ -39,7 +39,7 @@ class IntermediateResult:
     """A data set of the running job: partition ``p`` is what producing subtask ``p`` wrote.
 
     ``available``: admitted, and neither released nor lost. ``stored``: its object may still exist.
-    ``attempts`` and ``tokens`` name the admitted object, -1 where none was. Of a pipelined result nothing is ever
+    ``attempts`` and ``tokens`` name the object that was admitted last, if any was. Of a pipelined result nothing is ever
     stored: it is read while it is made, by consumers that run with its producers.
     """
 
@@ -50,7 +50,7 @@ class IntermediateResult:
         num_partitions, num_subpartitions = info.num_partitions, info.num_subpartitions
         self.num_partitions = num_partitions
         self.num_subpartitions = num_subpartitions
-        self.attempts = np.full(num_partitions, -1, np.int64)
+        self.attempts: Ints = constant(num_partitions, np.int64(0))
         self.tokens = np.full(num_partitions, NO_TOKEN, np.int64)
         self.available: Mask = np.zeros(num_partitions, np.bool_)
         self.stored: Mask = np.zeros(num_partitions, np.bool_)
@@ -81,7 +81,8 @@ class IntermediateResult:
     def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
         """Notes that these (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
         self._own_names()
-        self.attempts[partitions], self.tokens[partitions] = attempts, tokens
+        self.attempts = written(self.attempts, partitions, attempts)
+        self.tokens[partitions] = tokens
         self.available[partitions] = self.stored[partitions] = True
         self.num_available += len(partitions)
         self.version += 1
@@ -91,7 +92,9 @@ class IntermediateResult:
         """:meth:`admit` of one; only edges of which a group is complete now."""
         if self._is_named:
             self._own_names()
-        self.attempts[partition], self.tokens[partition] = attempt, token
+        if attempt or self.attempts.flags.writeable:
+            self.attempts = written(self.attempts, np.array([partition]), attempt)
+        self.tokens[partition] = token
         self.available[partition] = self.stored[partition] = True
         self.num_available += 1
         self.version += 1
@@ -113,7 +116,8 @@ class IntermediateResult:
     def _own_names(self) -> None:
         """They are about to change: whoever has them keeps them as they were."""
         if self._is_named:
-            self.attempts, self.tokens, self._is_named = self.attempts.copy(), self.tokens.copy(), False
+            attempts = self.attempts.copy() if self.attempts.flags.writeable else self.attempts
+            self.attempts, self.tokens, self._is_named = attempts, self.tokens.copy(), False
 
     def withdraw(self, partitions: Ints, stored: bool) -> Ints:
         """Notes that these partitions cannot be read any more; returns the ones that could. ``stored``: the object may be there still."""
@@ -149,8 +153,8 @@ class ExecutionJobVertex:
         """Some round has, or had, more than one execution."""
         self.held: Mask = np.empty(0, np.bool_)
         """Subtasks that wait for the delay of a restart."""
-        self.uncounted: NDArray[np.int16] = np.empty(0, np.int16)
-        """Number of times in a row that each subtask was sent again without a counted failure."""
+        self.uncounted: NDArray[np.int16] | None = None
+        """Number of times in a row that each subtask was sent again without a counted failure; None: none was."""
         self.unlike: Mask = np.empty(0, np.bool_)
         """Subtasks whose rows may differ from those of their earlier attempts, not only in their order."""
         self.inputs: list[EdgeGroups] = []
@@ -263,6 +267,18 @@ class ExecutionJobVertex:
         for counter, values in enumerate((reports.rows_in, reports.rows_out, reports.bytes_in)):
             if values.any():  # zeros that nobody writes take no memory
                 self._written_io(counter)[subtasks] = values
+
+    def was_uncounted(self, subtasks: Ints) -> int:
+        """These subtasks are sent again without a counted failure; returns for how many times in a row one of them is."""
+        if self.uncounted is None:
+            self.uncounted = np.zeros(self.parallelism, np.int16)
+        self.uncounted[subtasks] += 1
+        return int(self.uncounted[subtasks].max())
+
+    def was_counted(self, subtasks: Ints) -> None:
+        """These subtasks have come to an end that counts."""
+        if self.uncounted is not None:
+            self.uncounted[subtasks] = 0
 
     def count_one(self, subtask: int, reports: ExecutionReports) -> None:
         """:meth:`count` of one."""
@@ -408,7 +424,6 @@ class DefaultExecutionGraph:
         vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
         vertex.winner = np.full(n, NO_ROW, np.int32)
         vertex.held = np.zeros(n, np.bool_)
-        vertex.uncounted = np.zeros(n, np.int16)
         vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = [unwritten(n)] * len(IO_COUNTERS)
         vertex.step_counts = StepCounts(n)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Floats, Ints, Names, constant, grown, written
+from firesteel.model.arrays import Floats, Ints, Names, Reaching, constant, grown, written
 from firesteel.scheduler.kernel.states import IS_PENDING, IS_TERMINAL, LEGAL, RANK, ExecutionState
 
 Rows = NDArray[np.signedinteger[Any]]
@@ -29,6 +29,16 @@ _STAMPED = (
 )
 """States whose times are kept, by column: a row comes to one of the ends at most. When it was created is kept otherwise."""
 _STAMP = [next((place for place, states in enumerate(_STAMPED) if state in states), -1) for state in ExecutionState]
+
+
+_COLUMNS = {
+    **dict.fromkeys(("vertex", "index", "attempt"), 0),
+    "state": int(ExecutionState.CREATED),
+    "prior": NO_ROW,
+    "opens": True,
+    "mirror": False,
+}
+"""Columns that reach as far as the table, and what new rows have there."""
 
 
 class IllegalTransition(RuntimeError):
@@ -46,14 +56,14 @@ class ExecutionTable:
         self.index = np.empty(0, np.int32)
         self.attempt: NDArray[np.int32] = constant(0, np.int32(0))
         self.state = np.empty(0, np.int8)
-        self.node = np.empty(0, np.int32)
-        self.token = np.empty(0, np.int64)
-        self.cause: NDArray[np.int32] = constant(0, np.int32(0))
+        self.node = Reaching(np.int32(0))
+        self.token = Reaching(np.int64(NO_TOKEN))
+        self.cause = Reaching(np.int32(0))
         self.prior: NDArray[np.int32] = constant(0, np.int32(NO_ROW))
         self.opens: NDArray[np.bool_] = constant(0, np.bool_(True))
         self.mirror: NDArray[np.bool_] = constant(0, np.bool_(False))
-        self._stamps: list[Floats] = [np.empty(0)] * len(_STAMPED)
-        """Seconds on the job's clock, by row, as far as any has come; nan: that one has not."""
+        self._stamps = [Reaching(np.float64(np.nan)) for _ in _STAMPED]
+        """Seconds on the job's clock; nan: not entered."""
         self._blocks: tuple[list[int], list[float]] = [], []
         """First row, and time, of all that were created at one time, block by block."""
         self.counts = np.zeros(len(ExecutionState), np.int64)
@@ -61,16 +71,6 @@ class ExecutionTable:
         self._nodes: list[str] = [""]
         self._node_ids: dict[str, int] = {"": 0}
         self._causes: list[str] = [""]
-
-    _COLUMNS = {
-        **dict.fromkeys(("vertex", "index", "attempt", "node", "cause"), 0),
-        "state": int(ExecutionState.CREATED),
-        "token": NO_TOKEN,
-        "prior": NO_ROW,
-        "opens": True,
-        "mirror": False,
-    }
-    """What new rows have there."""
 
     @property
     def num_pending(self) -> int:
@@ -129,15 +129,10 @@ class ExecutionTable:
         self.stamp(target, row, at.item() if isinstance(at, np.ndarray) else at)
 
     def stamp(self, state: int, rows: Rows | int, at: float | NDArray[np.float64]) -> None:
-        """They entered the state at this time. Rows that nobody has come to yet, of those at the end, take no memory."""
+        """They entered the state at this time."""
         place = _STAMP[state]
-        if place < 0:
-            return
-        column, size = self._stamps[place], 1 + (rows if isinstance(rows, int) else int(rows.max(initial=-1)))
-        if size > len(column):
-            longer = min(max(size, len(column) * 5 // 4), len(self.vertex))
-            column = self._stamps[place] = grown(column, longer, np.nan)
-        column[rows] = at
+        if place >= 0:
+            self._stamps[place][rows] = at
 
     def times(self, state: int, rows: Rows) -> Floats:
         """Seconds on the job's clock at which each of these entered the state; nan: it never did. CANCELING is not kept;
@@ -146,18 +141,11 @@ class ExecutionTable:
             first, at = map(np.array, self._blocks)
             return at[np.searchsorted(first, rows, side="right") - 1]
         place = _STAMP[state]
-        column = self._stamps[place] if place >= 0 else np.empty(0)
-        known = rows < len(column)
-        if known.all():
-            return column[rows]
-        found = np.full(len(rows), np.nan)
-        found[known] = column[rows[known]]
-        return found
+        return self._stamps[place][rows] if place >= 0 else np.full(len(rows), np.nan)
 
     def time(self, state: int, row: int) -> float:
         """:meth:`times` of one row, of a state that is on the way."""
-        column = self._stamps[_STAMP[state]]
-        return column.item(row) if row < len(column) else np.nan
+        return self._stamps[_STAMP[state]].item(row)
 
     def set_nodes(self, rows: Rows, nodes: Names) -> None:
         """``nodes`` runs parallel to ``rows``; where a node is not known, what was known of it stays."""
@@ -167,12 +155,10 @@ class ExecutionTable:
 
     def set_cause(self, rows: Rows, cause: str) -> None:
         self._causes.append(cause)
-        if not self.cause.flags.writeable:
-            self.cause = np.zeros(len(self.vertex), np.int32)
         self.cause[rows] = len(self._causes) - 1
 
     def node_name(self, row: int) -> str:
-        return self._nodes[self.node[row]]
+        return self._nodes[self.node.item(row)]
 
     def node_number(self, node: str) -> int:
         """-1: no execution was ever seen there."""
@@ -183,7 +169,7 @@ class ExecutionTable:
         return self._nodes[number]
 
     def cause_text(self, row: int) -> str:
-        return self._causes[self.cause[row]]
+        return self._causes[self.cause.item(row)]
 
     def find(self, newest: Rows, attempts: Ints) -> Rows:
         """Rows with these attempt numbers, walking back from the subtasks' newest rows; NO_ROW where there is none.
@@ -249,7 +235,7 @@ class ExecutionTable:
             return
         # A quarter more, not twice as much: most rows come in one block per vertex, restarts are few.
         capacity = max(size, capacity + capacity // 4)
-        for name, value in self._COLUMNS.items():
+        for name, value in _COLUMNS.items():
             setattr(self, name, grown(getattr(self, name), capacity, value))
 
     def _refuse(self, row: int, target: ExecutionState) -> None:
@@ -286,7 +272,7 @@ class Execution:
 
     @property
     def token(self) -> int:
-        return int(self.table.token[self.row])
+        return self.table.token.item(self.row)
 
     @property
     def is_mirror(self) -> bool:

@@ -15,6 +15,12 @@ from firesteel.scheduler.kernel.commands import Deploy
 from firesteel.simulation.violation import check
 
 NO_RUN = -1
+_COLUMNS = {
+    **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started", "ended"), 0),
+    **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
+    **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
+}
+"""What new rows have there."""
 Rows = NDArray[np.int32]
 
 
@@ -51,13 +57,6 @@ class Deployment:
 
 class Runs:
     """A row per execution. Row ``r`` reports its result under the token ``r + 1``."""
-
-    _COLUMNS = {
-        **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started", "ended"), 0),
-        **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
-        **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
-    }
-    """What new rows have there."""
 
     def __init__(self, vertices: int) -> None:
         self.size = 0
@@ -103,7 +102,8 @@ class Runs:
         check(not many, f"more than {most} attempts of a subtask of vertex {command.vertex} are under way")
         rows = self._append(len(command.subtasks))
         self.mirror[rows[prior != NO_RUN]] = beside > 0
-        self.vertex[rows], self.subtask[rows], self.deployment[rows] = command.vertex, command.subtasks, len(self.deployments)
+        self.vertex[rows], self.subtask[rows] = command.vertex, command.subtasks
+        self.deployment[rows] = len(self.deployments)
         self.attempt, self.prior = written(self.attempt, rows, command.attempts), written(self.prior, rows, prior)
         newest[command.subtasks] = rows
         self.deployments.append(deployment)
@@ -146,7 +146,7 @@ class Runs:
     def again(self, row: int) -> int:
         """A row for the result that a second run of the same execution reports: only its token is another one."""
         twin = int(self._append(1)[0])
-        for name in self._COLUMNS:
+        for name in _COLUMNS:
             column = getattr(self, name)
             setattr(self, name, written(column, np.array([twin]), column[row]))
         self.state[twin], self.cancelled[twin] = RunState.TOLD, True
@@ -216,7 +216,7 @@ class Runs:
         end = self.size + count
         if end > len(self.vertex):
             size = max(end, len(self.vertex) * 5 // 4)
-            for name, value in self._COLUMNS.items():
+            for name, value in _COLUMNS.items():
                 setattr(self, name, grown(getattr(self, name), size, value))
         rows = np.arange(self.size, end, dtype=np.int64)
         self.size = end
