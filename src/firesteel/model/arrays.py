@@ -88,28 +88,43 @@ class Column(Sequence[int]):
 class Reaching(Generic[Entry]):
     """A column that reaches as far as anything was written; beyond, and where nothing was, it holds one value."""
 
-    __slots__ = ("_column", "_value")
+    __slots__ = ("_column", "_reach", "_value")
 
     def __init__(self, value: Entry) -> None:
         self._value = value
+        self._reach = 1
         self._column: NDArray[Entry] = np.full(1, value)
 
     def __getitem__(self, rows: NDArray[Any]) -> NDArray[Entry]:
-        if _greatest(rows) < len(self._column):
+        if _greatest(rows) < self._reach:
             return self._column[rows]
-        known = rows < len(self._column)
+        known = rows < self._reach
         found = np.full(len(rows), self._value)
         found[known] = self._column[rows[known]]
         return found
 
     def item(self, row: int) -> Any:
-        return self._column.item(row) if row < len(self._column) else self._value.item()
+        return self._column.item(row) if row < self._reach else self._value.item()
 
-    def __setitem__(self, rows: NDArray[Any] | int, values: Any) -> None:
-        size = 1 + (rows if isinstance(rows, int) else _greatest(rows))
-        if size > len(self._column):
-            self._column = grown(self._column, max(size, len(self._column) * 5 // 4), self._value)
+    def __setitem__(self, rows: NDArray[Any], values: Any) -> None:
+        end = 1 + _greatest(rows)
+        if end > self._reach:
+            self._extend(end)
         self._column[rows] = values
+
+    def put(self, row: int, value: Any) -> None:
+        """Writes one entry."""
+        if row >= self._reach:
+            self._extend(row + 1)
+        self._column[row] = value
+
+    def _extend(self, end: int) -> None:
+        if end > len(self._column):
+            column = np.empty(max(end, len(self._column) * 5 // 4), self._column.dtype)
+            column[: self._reach] = self._column[: self._reach]
+            self._column = column
+        self._column[self._reach : end] = self._value
+        self._reach = end
 
 
 def _greatest(rows: NDArray[Any]) -> int:

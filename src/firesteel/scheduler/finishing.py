@@ -87,19 +87,20 @@ class SingleFinish:
         source = table.state.item(row)
         deployed, running = reports.deployed_at.item(), reports.running_at.item()
         finished = reports.finished_at.item()
-        launched = table.time(_DEPLOYING, row)  # nan: nobody saw it
+        stamps = table.stamps
+        launched = stamps[_DEPLOYING].item(row)  # nan: nobody saw it
         if source == _SCHEDULED or 0 < deployed < launched:
             launched = deployed if deployed > 0 else now
-            table.stamp(_DEPLOYING, row, launched)
+            stamps[_DEPLOYING].put(row, launched)
         if running > 0 or source != _RUNNING:
             running = running if running > 0 else now
-            table.stamp(_RUNNING, row, running)
+            stamps[_RUNNING].put(row, running)
         else:
-            running = table.time(_RUNNING, row)
+            running = stamps[_RUNNING].item(row)
         if finished <= 0:
             finished = now
-        table.stamp(_FINISHED, row, finished)
-        table.token[row] = reports.tokens.item()
+        stamps[_FINISHED].put(row, finished)
+        table.token.put(row, reports.tokens.item())
         table.state[row] = _FINISHED
         table.counts[source] -= 1
         table.counts[_FINISHED] += 1

@@ -36,6 +36,8 @@ from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
 
+_SPAN = 1 << 16
+"""Partitions that are released at a time: there may be a million."""
 CANCEL_SECONDS = 0.05
 """From a cancel to the word that the execution is gone."""
 
@@ -458,11 +460,13 @@ class Plane:
     def _release(self, command: c.ReleasePartitions) -> None:
         check(not self.graph.datasets[command.dataset].persistent, f"data set {command.dataset} is to stay")
         producer = self.graph.datasets[command.dataset].producer
-        rows = self.runs.find(producer, command.partitions, command.attempts)
-        written = command.tokens - 1
-        same = (self.runs.subtask[written] == command.partitions) & (self.runs.vertex[written] == producer)
-        check(bool(same.all()) and len(rows) == len(written), "a token is released under another partition's name")
-        self.storage.delete(command.dataset, command.tokens)
+        for first in range(0, len(command.tokens), _SPAN):
+            some = slice(first, first + _SPAN)
+            partitions, tokens = command.partitions[some], command.tokens[some]
+            self.runs.find(producer, partitions, command.attempts[some])
+            same = (self.runs.subtask[tokens - 1] == partitions) & (self.runs.vertex[tokens - 1] == producer)
+            check(bool(same.all()), "a token is released under another partition's name")
+            self.storage.delete(command.dataset, tokens)
 
     def _discard(self, command: c.DiscardExecutions) -> None:
         self.runs.find(command.vertex, command.subtasks, command.attempts)

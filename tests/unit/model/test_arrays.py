@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from firesteel.journal.file import encode
-from firesteel.model.arrays import FEW, Column, compact, constant, grown, numbers_of, written
+from firesteel.model.arrays import FEW, Column, Reaching, compact, constant, grown, numbers_of, written
 from firesteel.scheduler.kernel.records import StateChange
 
 MANY = np.random.default_rng(7).permutation(3 * FEW + 5) - FEW
@@ -61,3 +61,15 @@ def test_a_constant_column_is_one_until_something_else_is_written():
 def test_a_column_grows_by_one_value(value):
     longer = grown(np.array([1.0, 2.0]), 4, value)
     assert np.array_equal(longer, [1.0, 2.0, value, value], equal_nan=True)
+
+
+def test_a_column_reaches_as_far_as_anything_was_written():
+    column = Reaching(np.float64(-1.0))
+    assert column.item(10**9) == -1.0 and column[np.array([0, 10**9])].tolist() == [-1.0, -1.0]
+    column[np.array([3, 1])] = np.array([3.5, 1.5])
+    column[5] = 5.5
+    assert column[np.arange(8)].tolist() == [-1.0, 1.5, -1.0, 3.5, -1.0, 5.5, -1.0, -1.0]
+    assert column[np.array([], np.int64)].tolist() == [] and (column.item(5), column.item(6)) == (5.5, -1.0)
+    for row in range(6, 100):
+        column[row] = row
+    assert column[np.array([99, 5, 100, 42])].tolist() == [99.0, 5.5, -1.0, 42.0]

@@ -90,7 +90,7 @@ def test_times_are_kept_as_far_as_rows_have_come():
     assert told(S.CREATED, 0, 3, 4, 7, 8) == [0.0, 0.0, 0.5, 0.5, 9.5]
     assert told(S.SCHEDULED, 0, 5) == [1.0, 1.0] and told(S.DEPLOYING, 5, 6, 8) == [2.0, None, None]
     assert told(S.RUNNING, 0, 8) == [None, None] and told(S.FAILED, 5, 0) == [9.0, None]
-    assert table.time(S.DEPLOYING, 5) == 2.0 and np.isnan(table.time(S.DEPLOYING, 8))
+    assert table.stamps[S.DEPLOYING].item(5) == 2.0 and np.isnan(table.stamps[S.DEPLOYING].item(8))
     table.transition(ints(8), S.SCHEDULED, 10.0)
     assert told(S.SCHEDULED, 5, 6, 7, 8) == [1.0, None, None, 10.0]
 

@@ -168,10 +168,10 @@ class SlotUsageRecorder:
             self._rate[group] -= cost
             self._since[group] -= cost * launched
             self._launched_at[slot] = np.nan
-        begun, ended = self._table.time(ExecutionState.DEPLOYING, slot), self._recorder.at
+        begun, ended = self._table.stamps[ExecutionState.DEPLOYING].item(slot), self._recorder.at
         state = self._table.state.item(last)
         if state in _ENDS:
-            ended = self._table.time(state, last)
+            ended = self._table.stamps[state].item(last)
         if not np.isnan(begun):
             self._done[group] += cost * max(ended - begun, 0.0)
             if np.isnan(launched):

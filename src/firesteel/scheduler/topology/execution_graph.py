@@ -282,10 +282,12 @@ class ExecutionJobVertex:
 
     def count_one(self, subtask: int, reports: ExecutionReports) -> None:
         """:meth:`count` of one."""
-        for counter, values in enumerate((reports.rows_in, reports.rows_out, reports.bytes_in)):
-            value = values.item()
-            if value:
-                self._written_io(counter)[subtask] = value
+        if rows := reports.rows_in.item():
+            self._written_io(0)[subtask] = rows
+        if rows := reports.rows_out.item():
+            self._written_io(1)[subtask] = rows
+        if read := reports.bytes_in.item():
+            self._written_io(2)[subtask] = read
 
     def forget_counts(self, subtasks: Ints) -> None:
         """What these subtasks read and wrote is void."""

@@ -21,14 +21,6 @@ Rows = NDArray[np.signedinteger[Any]]
 NO_ROW = -1
 NO_TOKEN = -1
 _LEGAL_PAIRS: list[list[bool]] = LEGAL.tolist()
-_STAMPED = (
-    (ExecutionState.SCHEDULED,),
-    (ExecutionState.DEPLOYING,),
-    (ExecutionState.RUNNING,),
-    (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED),
-)
-"""States whose times are kept, by column: a row comes to one of the ends at most. When it was created is kept otherwise."""
-_STAMP = [next((place for place, states in enumerate(_STAMPED) if state in states), -1) for state in ExecutionState]
 
 
 _COLUMNS = {
@@ -62,8 +54,12 @@ class ExecutionTable:
         self.prior: NDArray[np.int32] = constant(0, np.int32(NO_ROW))
         self.opens: NDArray[np.bool_] = constant(0, np.bool_(True))
         self.mirror: NDArray[np.bool_] = constant(0, np.bool_(False))
-        self._stamps = [Reaching(np.float64(np.nan)) for _ in _STAMPED]
-        """Seconds on the job's clock; nan: not entered."""
+        stamps = [Reaching(np.float64(np.nan)) for _ in ExecutionState]
+        self.stamps = [
+            stamps[ExecutionState.FINISHED] if IS_TERMINAL[state] else stamps[state] for state in ExecutionState
+        ]
+        """Seconds on the job's clock, by state; nan: not entered. The ends share a column, for a row comes to one of them. Nobody asks when a
+        row came to be CANCELING, and when it was created is kept in blocks (:meth:`times`)."""
         self._blocks: tuple[list[int], list[float]] = [], []
         """First row, and time, of all that were created at one time, block by block."""
         self.counts = np.zeros(len(ExecutionState), np.int64)
@@ -126,13 +122,13 @@ class ExecutionTable:
         self.counts[source] -= 1
         self.counts[target] += 1
         self.state[row] = target
-        self.stamp(target, row, at.item() if isinstance(at, np.ndarray) else at)
+        if target != ExecutionState.CANCELING:
+            self.stamps[target].put(row, at.item() if isinstance(at, np.ndarray) else at)
 
-    def stamp(self, state: int, rows: Rows | int, at: float | NDArray[np.float64]) -> None:
+    def stamp(self, state: int, rows: Rows, at: float | NDArray[np.float64]) -> None:
         """They entered the state at this time."""
-        place = _STAMP[state]
-        if place >= 0:
-            self._stamps[place][rows] = at
+        if state != ExecutionState.CANCELING:
+            self.stamps[state][rows] = at
 
     def times(self, state: int, rows: Rows) -> Floats:
         """Seconds on the job's clock at which each of these entered the state; nan: it never did. CANCELING is not kept;
@@ -140,12 +136,7 @@ class ExecutionTable:
         if state == ExecutionState.CREATED:
             first, at = map(np.array, self._blocks)
             return at[np.searchsorted(first, rows, side="right") - 1]
-        place = _STAMP[state]
-        return self._stamps[place][rows] if place >= 0 else np.full(len(rows), np.nan)
-
-    def time(self, state: int, row: int) -> float:
-        """:meth:`times` of one row, of a state that is on the way."""
-        return self._stamps[_STAMP[state]].item(row)
+        return self.stamps[state][rows]
 
     def set_nodes(self, rows: Rows, nodes: Names) -> None:
         """``nodes`` runs parallel to ``rows``; where a node is not known, what was known of it stays."""
