@@ -85,6 +85,10 @@ class Column(Sequence[int]):
             yield self._numbers[first : first + FEW].tolist()
 
 
+_AHEAD = 256
+"""Entries by which a column reaches further than it must: the next ones are often written one by one."""
+
+
 class Reaching(Generic[Entry]):
     """A column that reaches as far as anything was written; beyond, and where nothing was, it holds one value."""
 
@@ -119,6 +123,7 @@ class Reaching(Generic[Entry]):
         self._column[row] = value
 
     def _extend(self, end: int) -> None:
+        end += _AHEAD
         if end > len(self._column):
             column = np.empty(max(end, len(self._column) * 5 // 4), self._column.dtype)
             column[: self._reach] = self._column[: self._reach]

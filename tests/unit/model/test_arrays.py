@@ -67,9 +67,9 @@ def test_a_column_reaches_as_far_as_anything_was_written():
     column = Reaching(np.float64(-1.0))
     assert column.item(10**9) == -1.0 and column[np.array([0, 10**9])].tolist() == [-1.0, -1.0]
     column[np.array([3, 1])] = np.array([3.5, 1.5])
-    column[5] = 5.5
+    column.put(5, 5.5)
     assert column[np.arange(8)].tolist() == [-1.0, 1.5, -1.0, 3.5, -1.0, 5.5, -1.0, -1.0]
     assert column[np.array([], np.int64)].tolist() == [] and (column.item(5), column.item(6)) == (5.5, -1.0)
     for row in range(6, 100):
-        column[row] = row
+        column.put(row, row)
     assert column[np.array([99, 5, 100, 42])].tolist() == [99.0, 5.5, -1.0, 42.0]

@@ -95,7 +95,8 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
             f"largest share {format_bytes(int(sizes.max()))}, smallest {format_bytes(int(sizes.min()))}"
         ),
     }
-    splits = Splits(cuts.astype(np.int32), np.arange(line.size, dtype=np.int32))
+    numbers = np.arange(line.size + 1, dtype=np.int32)
+    splits = Splits(numbers if np.array_equal(cuts, numbers) else cuts.astype(np.int32), numbers[:-1])
     return SourcePlan(n, splits, sizes, decision, assignment)
 
 

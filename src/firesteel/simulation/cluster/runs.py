@@ -16,7 +16,7 @@ from firesteel.simulation.violation import check
 
 NO_RUN = -1
 _COLUMNS = {
-    **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started", "ended"), 0),
+    **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started"), 0),
     **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
     **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
 }
@@ -79,7 +79,6 @@ class Runs:
         self.mirror = np.empty(0, np.bool_)
         """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
-        self.ended = np.empty(0, np.float64)
         self._newest: list[Rows] = [np.empty(0, np.int32) for _ in range(vertices)]
         self.deployments: list[Deployment | None] = []
         """None: all of its executions have ended."""
