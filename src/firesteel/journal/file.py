@@ -185,7 +185,7 @@ class Journal:
 
 def encode(record: JournalRecord) -> bytes:
     """The record's line in a journal."""
-    return _encoder.encode(record) + b"\n"
+    return _encoder.encode_lines((record,))
 
 
 def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
