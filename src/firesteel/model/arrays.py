@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -198,7 +198,7 @@ def constant(size: int, value: Entry) -> NDArray[Entry]:
     return np.broadcast_to(value, size)
 
 
-def written(column: NDArray[Entry], rows: slice | Ints, values: object) -> NDArray[Entry]:
+def written(column: NDArray[Entry], rows: slice | Ints, values: ArrayLike) -> NDArray[Entry]:
     """The column with these values in it: as one that can be written, unless it holds nothing else."""
     if not column.flags.writeable:
         if (column[rows] == values).all():

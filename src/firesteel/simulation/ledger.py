@@ -37,10 +37,11 @@ class Ledger:
         winner = self._of(command.vertex, command.parallelism)
         again = command.subtasks[winner[command.subtasks] != NO_TOKEN]
         if len(again):
+            tokens = winner[again].astype(np.int64)
             for dataset in self._graph.vertices[command.vertex].outputs:
-                left = self._storage.is_readable(dataset, winner[again]).any()
+                left = self._storage.is_readable(dataset, tokens).any()
                 check(not left, f"subtasks of vertex {command.vertex} are deployed although they have won")
-            self._forget(winner[again])
+            self._forget(tokens)
             self.reopened += len(again)
             winner[again] = NO_TOKEN
         for gate, ranges in reading.inputs_of(command):
