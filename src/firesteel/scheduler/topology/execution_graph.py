@@ -290,7 +290,7 @@ class ExecutionJobVertex:
             self._written_io(2)[subtask] = read
 
     def forget_counts(self, subtasks: Ints) -> None:
-        """What these subtasks read and wrote is void."""
+        """Takes back what these subtasks have read and written."""
         for counted in self.io:
             if counted.flags.writeable:
                 counted[subtasks] = 0
