@@ -79,9 +79,9 @@ def by_loop(graph: DefaultExecutionGraph, weighted: bool, ratio: float, multipli
         running: list[tuple[float, int]] = []
         for subtask, row in enumerate(vertex.newest.tolist()):
             state, read = table.state[row], int(vertex.input_bytes[subtask])
-            deployed = float(table.stamps[S.DEPLOYING][row])
+            deployed = table.stamps[S.DEPLOYING].item(row)
             if state == S.FINISHED:
-                ended = float(table.stamps[S.FINISHED][row])
+                ended = table.stamps[S.FINISHED].item(row)
                 finished.append(((ended - deployed) / read if weighted else ended, ended - deployed, read))
             elif state in (S.DEPLOYING, S.RUNNING):
                 running.append((NOW - deployed, read))

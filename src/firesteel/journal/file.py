@@ -25,6 +25,7 @@ from firesteel.journal.pending import Pending
 from firesteel.journal.places import SUFFIX, journal_directories, slug
 from firesteel.journal.scripts import AnyScriptRecord, QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.masking import Masker
+from firesteel.model.arrays import Column
 from firesteel.options import JOURNAL_DIR, MAX_REJECTIONS, Options
 from firesteel.scheduler.kernel.records import (
     REJECTED,
@@ -190,7 +191,7 @@ class Journal:
 
 def encode(record: JournalRecord) -> bytes:
     """The record's line in a journal."""
-    return _encoder.encode(record) + b"\n"
+    return _encoder.encode_lines((record,))
 
 
 def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
@@ -357,7 +358,9 @@ def job_of(path: Path) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Converts what JSON lacks: numpy scalars and arrays to numbers and lists, anything else to its text."""
+    """Converts what JSON lacks: numpy scalars, arrays and columns to numbers and lists, anything else to its text."""
+    if isinstance(value, Column):
+        return msgspec.Raw(b"[" + b",".join(_encoder.encode(part)[1:-1] for part in value.parts()) + b"]")
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

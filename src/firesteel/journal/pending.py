@@ -7,6 +7,7 @@ vertex become one record with a time for each subtask. Nothing is moved past ano
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -68,7 +69,7 @@ class Pending:
         return [_rounded(record) if isinstance(record, StateChange) else record for record in taken]
 
 
-def _are_past(spoken: dict[int, int], subtasks: list[int], place: int) -> bool:
+def _are_past(spoken: dict[int, int], subtasks: Sequence[int], place: int) -> bool:
     """Something from there on speaks of one of these subtasks."""
     for subtask in subtasks:  # noqa: SIM110 - most have one, and any() takes twice as long
         if spoken.get(subtask, -1) >= place:

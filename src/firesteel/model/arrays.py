@@ -6,16 +6,17 @@ slower on such numbers than to sort them, most of which are sorted already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +43,103 @@ class Names:
         """Empty: not known."""
         code = int(self.codes[place])
         return self.names[code] if code >= 0 else ""
+
+
+FEW = 1 << 10
+"""Numbers up to which a list costs little."""
+
+
+class Column(Sequence[int]):
+    """Very many whole numbers for whoever reads them as Python's own, which take five times the memory: some are made at a time."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: Ints) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self._numbers[index].tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        for part in self.parts():
+            yield from part
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and np.array_equal(self._numbers, other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return f"Column({self._numbers!r})"
+
+    def parts(self) -> Iterator[list[int]]:
+        """All of it, in lists of a few."""
+        for first in range(0, len(self._numbers), FEW):
+            yield self._numbers[first : first + FEW].tolist()
+
+
+_AHEAD = 256
+"""Entries by which a column reaches further than it must: the next ones are often written one by one."""
+
+
+class Reaching(Generic[Entry]):
+    """A column that reaches as far as anything was written; beyond, and where nothing was, it holds one value."""
+
+    __slots__ = ("_column", "_reach", "_value")
+
+    def __init__(self, value: Entry) -> None:
+        self._value = value
+        self._reach = 1
+        self._column: NDArray[Entry] = np.full(1, value)
+
+    def __getitem__(self, rows: NDArray[Any]) -> NDArray[Entry]:
+        if _greatest(rows) < self._reach:
+            return self._column[rows]
+        known = rows < self._reach
+        found = np.full(len(rows), self._value)
+        found[known] = self._column[rows[known]]
+        return found
+
+    def item(self, row: int) -> Any:
+        return self._column.item(row) if row < self._reach else self._value.item()
+
+    def __setitem__(self, rows: NDArray[Any], values: Any) -> None:
+        end = 1 + _greatest(rows)
+        if end > self._reach:
+            self._extend(end)
+        self._column[rows] = values
+
+    def put(self, row: int, value: Any) -> None:
+        """Writes one entry."""
+        if row >= self._reach:
+            self._extend(row + 1)
+        self._column[row] = value
+
+    def _extend(self, end: int) -> None:
+        end += _AHEAD
+        if end > len(self._column):
+            column = np.empty(max(end, len(self._column) * 5 // 4), self._column.dtype)
+            column[: self._reach] = self._column[: self._reach]
+            self._column = column
+        self._column[self._reach : end] = self._value
+        self._reach = end
+
+
+def _greatest(rows: NDArray[Any]) -> int:
+    """-1: there is none. Of one at once: numpy takes a while for each look at an array."""
+    return rows.item() if rows.size == 1 else int(rows.max(initial=-1))
+
+
+def numbers_of(column: Ints) -> Sequence[int]:
+    """The numbers of a column, as a record has them."""
+    return column.tolist() if len(column) <= FEW else Column(column)
 
 
 def select(values: Sequence[T], places: Ints) -> list[T]:
@@ -86,3 +184,36 @@ def unwritten(*shape: int) -> Ints:
 def writable(column: Ints) -> Ints:
     """The column itself, or the zeros in its place that can be written."""
     return column if column.flags.writeable else np.zeros(column.shape, np.int64)
+
+
+def compact(column: Ints) -> Ints:
+    """The same numbers: very many that are all equal take no memory, and cannot be written."""
+    if len(column) > FEW and column[0] == column[-1] and (column == column[0]).all():
+        return constant(len(column), column[0])
+    return column
+
+
+def constant(size: int, value: Entry) -> NDArray[Entry]:
+    """A column of equal values that takes no memory, and cannot be written."""
+    return np.broadcast_to(value, size)
+
+
+def written(column: NDArray[Entry], rows: slice | Ints, values: ArrayLike) -> NDArray[Entry]:
+    """The column with these values in it: as one that can be written, unless it holds nothing else."""
+    if not column.flags.writeable:
+        if (column[rows] == values).all():
+            return column
+        column = column.copy()
+    column[rows] = values
+    return column
+
+
+def grown(column: NDArray[Entry], size: int, value: Any) -> NDArray[Entry]:
+    """The column, longer by entries of this value: zeros that are not written take no memory, nor does what is constant."""
+    if not column.flags.writeable:
+        return constant(size, column.dtype.type(value))
+    longer = np.zeros(size, column.dtype) if value == 0 else np.empty(size, column.dtype)
+    longer[: len(column)] = column
+    if value != 0:
+        longer[len(column) :] = value
+    return longer

@@ -284,7 +284,7 @@ class JobHistory:
         if record.peaks:
             vertex.peaks.by_subtask.update(zip(record.subtasks, record.peaks, strict=False))
         if record.state == "FAILED":
-            vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
+            vertex.failures.append(Failure(record.at, list(record.subtasks), list(record.attempts), record.cause))
         elif record.state == "FINISHED" and vertex.mirrors:
             vertex.effective += len(vertex.mirrors.intersection(zip(record.subtasks, record.attempts, strict=True)))
         elif record.state == "CANCELED" and record.cause in (REJECTED, RETIRED):

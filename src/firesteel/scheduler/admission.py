@@ -120,7 +120,7 @@ class Admission:
             self._table.set_nodes(rows, reports.nodes)
         self._stamp(vertex, rows, reports)
         vertex.num_finished += len(rows)
-        vertex.uncounted[subtasks] = 0
+        vertex.was_counted(subtasks)
         vertex.count(subtasks, reports)
         if len(reports.commits):
             vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
@@ -153,14 +153,14 @@ class Admission:
             known = told > 0
             times = told[known]
             if state is S.DEPLOYING:
-                times = np.fmin(table.stamps[state][rows[known]], times)
+                times = np.fmin(table.times(state, rows[known]), times)
             table.stamp(state, rows[known], times)
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
         self._operations.move(vertex.id, rows, S.FINISHED, at=ended, peaks=reports.peaks())
 
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
-        state, token = S(self._table.state[row]), int(self._table.token[row])
+        state, token = S(self._table.state[row]), self._table.token.item(row)
         if IS_DEPLOYED[state]:
             self._operations.move(vertex.id, np.array([row]), S.CANCELING, cause=_FASTER)
             state = S.CANCELING

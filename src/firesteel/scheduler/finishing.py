@@ -55,11 +55,9 @@ class SingleFinish:
         self._finish(vertex, row, event)
         vertex.winner[subtask] = row
         vertex.num_finished += 1
-        vertex.uncounted[subtask] = 0
-        io = vertex.written_io()
-        io[0, subtask] = reports.rows_in.item()
-        io[1, subtask] = reports.rows_out.item()
-        io[2, subtask] = reports.bytes_in.item()
+        if vertex.uncounted is not None:
+            vertex.uncounted[subtask] = 0
+        vertex.count_one(subtask, reports)
         if len(steps):
             vertex.step_counts.admit(event.subtasks, steps)
         if len(reports.commits):
@@ -89,23 +87,30 @@ class SingleFinish:
         source = table.state.item(row)
         deployed, running = reports.deployed_at.item(), reports.running_at.item()
         finished = reports.finished_at.item()
-        launched = table.stamps[_DEPLOYING].item(row)  # nan: nobody saw it
+        stamps = table.stamps
+        launched = stamps[_DEPLOYING].item(row)  # nan: nobody saw it
         if source == _SCHEDULED or 0 < deployed < launched:
-            table.stamp(_DEPLOYING, row, deployed if deployed > 0 else now)
+            launched = deployed if deployed > 0 else now
+            stamps[_DEPLOYING].put(row, launched)
         if running > 0 or source != _RUNNING:
-            table.stamp(_RUNNING, row, running if running > 0 else now)
+            running = running if running > 0 else now
+            stamps[_RUNNING].put(row, running)
+        else:
+            running = stamps[_RUNNING].item(row)
         if finished <= 0:
             finished = now
-        table.stamp(_FINISHED, row, finished)
-        table.token[row] = reports.tokens.item()
+        stamps[_FINISHED].put(row, finished)
+        table.token.put(row, reports.tokens.item())
         table.state[row] = _FINISHED
         table.counts[source] -= 1
         table.counts[_FINISHED] += 1
-        self._record(vertex.id, row, event, finished)
+        self._record(vertex.id, row, event, (launched, running, finished))
         self._allocator.cancel(vertex.newest[event.subtasks])
 
-    def _record(self, vertex: int, row: int, event: ExecutionsFinished, finished: float) -> None:
+    def _record(self, vertex: int, row: int, event: ExecutionsFinished, times: tuple[float, float, float]) -> None:
+        """``times``: when it was launched, ran, and finished."""
         table, recorder = self._table, self._recorder
+        launched, running, finished = times
         node = table.node_name(row)
         recorder.record(
             StateChange(
@@ -118,8 +123,8 @@ class SingleFinish:
                 hosts=[node] if node else [],
                 nodes=[0] if node else [],
                 times=[] if abs(finished - recorder.at) <= SAME_SECONDS else [_rounded(finished)],
-                deployed=[_rounded(table.stamps[_DEPLOYING].item(row))],
-                running=[_rounded(table.stamps[_RUNNING].item(row))],
+                deployed=[_rounded(launched)],
+                running=[_rounded(running)],
                 tokens=event.reports.tokens.tolist(),
                 peaks=event.reports.peaks(),
             )

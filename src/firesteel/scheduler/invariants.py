@@ -48,9 +48,9 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert (vertex.states == S.FINISHED).sum() == len(winners) == vertex.num_finished, (
         f"{where}: finished subtasks are miscounted"
     )
-    counts = [vertex.io, *vertex.step_counts.columns.values()]
+    counts = [*vertex.io, *vertex.step_counts.columns.values()]
     open_ = vertex.winner == NO_ROW
-    assert not any(column[..., open_].any() for column in counts), f"{where}: counts of executions not admitted"
+    assert not any(column[open_].any() for column in counts), f"{where}: counts of executions not admitted"
     rows = np.flatnonzero(table.vertex[: table.size] == vertex.id)
     older = np.setdiff1d(rows, table.round_of(newest))
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))

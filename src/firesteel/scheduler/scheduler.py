@@ -85,7 +85,7 @@ class Scheduler(ABC):
         # The job's state.
         recorder = self.recorder = Recorder()
         timers = self.timers = Timers(recorder)
-        self.executions = ExecutionTable(recorder.story)
+        self.executions = ExecutionTable(recorder.story, len(job_graph.vertices))
         graph = self.graph = DefaultExecutionGraph(
             job_graph, self.executions, recorder.emit, profiler=profiler, size_buffer_bytes=size_buffer_bytes
         )

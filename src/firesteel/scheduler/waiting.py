@@ -139,10 +139,10 @@ def _running(
     how: str = "under way for",
 ) -> str:
     rows = vertex.chosen[subtasks]
-    stamps = graph.executions.stamps
-    launched = stamps[S.DEPLOYING][rows]
+    table = graph.executions
+    launched = table.times(S.DEPLOYING, rows)
     # Waiting in Spark's queue is not running; where nobody told us of the launch, the queue is all we know.
-    begun = np.where(np.isnan(launched), stamps[S.SCHEDULED][rows], launched)
+    begun = np.where(np.isnan(launched), table.times(S.SCHEDULED, rows), launched)
     oldest = int(subtasks[int(np.argmin(begun))])
     execution = vertex[oldest].current_execution
     since = max(0.0, now - float(begun.min()))

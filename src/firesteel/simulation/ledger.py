@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, constant, written
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -23,8 +23,8 @@ class Ledger:
     def __init__(self, graph: JobGraph, storage: Storage) -> None:
         self._graph = graph
         self._storage = storage
-        self._winner: list[Ints] = [np.empty(0, np.int64) for _ in graph.vertices]
-        self._attempt: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
+        self._winner: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
+        self._attempt: list[NDArray[np.int32]] = [constant(0, np.int32(0)) for _ in graph.vertices]
         self._void: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it was refused, or has won and does not count any more."""
         self.reopened = 0
@@ -37,10 +37,11 @@ class Ledger:
         winner = self._of(command.vertex, command.parallelism)
         again = command.subtasks[winner[command.subtasks] != NO_TOKEN]
         if len(again):
+            tokens = winner[again].astype(np.int64)
             for dataset in self._graph.vertices[command.vertex].outputs:
-                left = self._storage.is_readable(dataset, winner[again]).any()
+                left = self._storage.is_readable(dataset, tokens).any()
                 check(not left, f"subtasks of vertex {command.vertex} are deployed although they have won")
-            self._forget(winner[again])
+            self._forget(tokens)
             self.reopened += len(again)
             winner[again] = NO_TOKEN
         for gate, ranges in reading.inputs_of(command):
@@ -57,7 +58,8 @@ class Ledger:
         winner = self._winner[event.vertex]
         for subtasks, won, attempts in [(event.subtasks[fresh], tokens[fresh], event.attempts[fresh])]:
             free = winner[subtasks] == NO_TOKEN
-            winner[subtasks[free]], self._attempt[event.vertex][subtasks[free]] = won[free], attempts[free]
+            winner[subtasks[free]] = won[free]
+            self._attempt[event.vertex] = written(self._attempt[event.vertex], subtasks[free], attempts[free])
             self._won[won[free]] = True
             one = bool((winner[subtasks] == won).all())
             check(one, f"a subtask of vertex {event.vertex} has two winners")
@@ -84,7 +86,7 @@ class Ledger:
             check(not missing, f"the job has finished, and {missing} subtasks of vertex {vertex.id} have no winner")
 
     def winning_attempts(self, vertex: int) -> NDArray[np.int32]:
-        """The attempt of each subtask that has won, -1 where none has."""
+        """The attempt of each subtask that has won, any number where none has."""
         return self._attempt[vertex]
 
     def is_void(self, token: int) -> bool:
@@ -103,10 +105,10 @@ class Ledger:
             told = bool(reading.reads_one_of(gate, ranges, bad).any())
             check(not told, f"vertex {command.vertex} is told to read what did not win, of data set {gate.dataset}")
 
-    def _of(self, vertex: int, parallelism: int) -> Ints:
+    def _of(self, vertex: int, parallelism: int) -> NDArray[np.int32]:
         if not len(self._winner[vertex]):
-            self._winner[vertex] = np.full(parallelism, NO_TOKEN, np.int64)
-            self._attempt[vertex] = np.full(parallelism, -1, np.int32)
+            self._winner[vertex] = np.full(parallelism, NO_TOKEN, np.int32)
+            self._attempt[vertex] = constant(parallelism, np.int32(0))
         return self._winner[vertex]
 
     def _forget(self, tokens: Ints) -> None:

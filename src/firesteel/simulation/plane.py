@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.journal.file import Instrument
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, compact
 from firesteel.model.descriptors import encode_executions
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED
 from firesteel.scheduler.kernel import commands as c
@@ -36,6 +36,8 @@ from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
 
+_SPAN = 1 << 16
+"""Partitions that are released at a time: there may be a million."""
 CANCEL_SECONDS = 0.05
 """From a cancel to the word that the execution is gone."""
 
@@ -335,8 +337,8 @@ class Plane:
             command,
             self.runs.size,
             len(command.subtasks),
-            reading.requests_of(command),
-            read,
+            compact(reading.requests_of(command)),
+            compact(read),
             [-1] * len(command.gates),
             self.blocked if self.blocked.any() else None,
         )
@@ -458,11 +460,13 @@ class Plane:
     def _release(self, command: c.ReleasePartitions) -> None:
         check(not self.graph.datasets[command.dataset].persistent, f"data set {command.dataset} is to stay")
         producer = self.graph.datasets[command.dataset].producer
-        rows = self.runs.find(producer, command.partitions, command.attempts)
-        written = command.tokens - 1
-        same = (self.runs.subtask[written] == command.partitions) & (self.runs.vertex[written] == producer)
-        check(bool(same.all()) and len(rows) == len(written), "a token is released under another partition's name")
-        self.storage.delete(command.dataset, command.tokens)
+        for first in range(0, len(command.tokens), _SPAN):
+            some = slice(first, first + _SPAN)
+            partitions, tokens = command.partitions[some], command.tokens[some]
+            self.runs.find(producer, partitions, command.attempts[some])
+            same = (self.runs.subtask[tokens - 1] == partitions) & (self.runs.vertex[tokens - 1] == producer)
+            check(bool(same.all()), "a token is released under another partition's name")
+            self.storage.delete(command.dataset, tokens)
 
     def _discard(self, command: c.DiscardExecutions) -> None:
         self.runs.find(command.vertex, command.subtasks, command.attempts)
@@ -505,6 +509,9 @@ class Plane:
         self.message(seconds, lambda: self._merge_done(command))
 
     def _merge_done(self, command: c.MergePartitions) -> None:
+        self._tell(self._merged_now(command))
+
+    def _merged_now(self, command: c.MergePartitions) -> e.PartitionsMerged:
         """Groups whose partitions are all there, but for some that fail."""
         gate, count = command.gate, len(command.bounds) - 1
         partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
@@ -520,16 +527,14 @@ class Plane:
         merged = c.MergedObjects(command.bounds[groups], command.bounds[groups + 1], tokens)
         nodes = self.dice.some_of(self.world.cluster.nodes, len(groups))
         self.storage.write_merged(gate.dataset, merged, nodes)
-        self._tell(
-            e.PartitionsMerged(
-                at=self.clock.now,
-                dataset=gate.dataset,
-                merge=command.merge,
-                groups=groups,
-                tokens=tokens,
-                stored_bytes=upto[bounds[groups + 1]] - upto[bounds[groups]],
-                reason="" if len(groups) == count else "made up",
-            )
+        return e.PartitionsMerged(
+            at=self.clock.now,
+            dataset=gate.dataset,
+            merge=command.merge,
+            groups=groups,
+            tokens=tokens,
+            stored_bytes=upto[bounds[groups + 1]] - upto[bounds[groups]],
+            reason="" if len(groups) == count else "made up",
         )
 
     # --- the job -----------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.held import held_bytes
+from firesteel.simulation.held import give_back, held_bytes
 from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch
@@ -208,6 +208,7 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
     simulated.check()
     costs = _costs_of_run(simulated, journal)
     gc.collect()  # that job is a circle of its parts: the second one is not to stand beside it
+    give_back()
     failed = _failover(simulated)
     return costs if failed is None else replace(costs, phases=costs.phases | {"failover of one task": failed})
 
@@ -278,7 +279,8 @@ def _failover(simulated: Simulated) -> Phase | None:
 
 
 def _memory(job: SimulatedJob) -> int:
-    """The scheduler's own: the job graph is its user's, and the watch is ours."""
+    """The scheduler's own: the job graph is its user's, and the watch is ours. Looked at between phases, which have left much free."""
+    give_back()
     scheduler = job.scheduler
     return held_bytes(scheduler, without=(scheduler.job_graph, scheduler.options, job.watch))
 

@@ -16,7 +16,7 @@ from typing import overload
 import numpy as np
 
 from firesteel.model import sizes
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, constant
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -69,7 +69,7 @@ class ChainShape:
             first, last = number == 0, number == self.vertices - 1
             vertex = JobVertex(number, "source" if first else f"step {number}", f"uid-{number}")
             if first:
-                vertex.source = SourceInfo(np.full(self.parallelism, self.partition_bytes, np.int64))
+                vertex.source = SourceInfo(constant(self.parallelism, np.int64(self.partition_bytes)))
             else:
                 vertex.inputs.append(JobEdge(number - 1, 0, co_partitioned=self.edge is EdgeKind.ALL_TO_ALL))
             if first or not self.adaptive:

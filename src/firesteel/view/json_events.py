@@ -92,10 +92,8 @@ class JsonView:
             self._say(watched, "note", vertex=record.vertex, what=record.what, reason=record.reason)
 
     def _failed(self, watched: Watched, record: StateChange) -> None:
-        attempts = [attempt + 1 for attempt in record.attempts]
-        self._say(
-            watched, "failed", vertex=record.vertex, subtasks=record.subtasks, attempts=attempts, cause=record.cause
-        )
+        subtasks, attempts = list(record.subtasks), [attempt + 1 for attempt in record.attempts]
+        self._say(watched, "failed", vertex=record.vertex, subtasks=subtasks, attempts=attempts, cause=record.cause)
 
     def _measured(self, watched: Watched, record: MetricsSnapshot) -> None:
         for number in record.vertices:

@@ -95,7 +95,7 @@ def test_several_that_finish_at_once_count_their_own_times_launched_or_not():
     job.start()
     job.launch((0, 0, 0), worker="a")
     job.now = 10.0
-    begun = job.scheduler.executions.stamps[ExecutionState.DEPLOYING][0]
+    begun = job.scheduler.executions.stamps[ExecutionState.DEPLOYING].item(0)
     report = e.ExecutionReports.of(ints(1, 1), times=(begun, 3.0, 7.0))
     job.tasks.clear()
     for subtask in range(2):

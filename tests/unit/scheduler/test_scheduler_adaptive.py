@@ -446,4 +446,4 @@ def test_a_launch_that_was_seen_is_when_the_execution_time_begins(together):
     p.reports = with_times
     for keys in ([(0, 0, 0), (0, 1, 0)],) if together == 2 else ([(0, 0, 0)], [(0, 1, 0)]):
         p.finish(*keys)
-    assert p.scheduler.executions.stamps[ExecutionState.DEPLOYING][:2].tolist() == [0.5, 1.0]
+    assert p.scheduler.executions.times(ExecutionState.DEPLOYING, np.arange(2)).tolist() == [0.5, 1.0]

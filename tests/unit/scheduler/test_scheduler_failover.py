@@ -285,6 +285,21 @@ def test_readers_that_miss_their_partitions_all_at_once_have_the_others_looked_f
     assert p.run().status == "FINISHED"
 
 
+def test_who_reads_a_result_keeps_the_names_it_was_told_when_a_partition_is_produced_anew():
+    p = chain(HASH, n=3).start()
+    p.run(0)
+    (gate,) = p.deploys[-1].gates
+    before = gate.attempts.tolist(), gate.tokens.tolist()
+    p.fail((1, 0, 0), kind=FailureKind.PARTITION, bad=lose(p, 0, 1, 0))
+    for timer in list(p.timers):
+        p.fire(timer)
+    p.run(0)
+    (again,) = p.deploys[-1].gates
+    assert (gate.attempts.tolist(), gate.tokens.tolist()) == before and not gate.tokens.flags.writeable
+    assert again.attempts.tolist() == [0, 1, 0] and (gate.tokens != again.tokens).tolist() == [False, True, False]
+    assert p.run().status == "FINISHED"
+
+
 def test_a_lost_partition_that_the_failed_subtask_does_not_read_is_produced_anew():
     p = chain(FORWARD, FORWARD).start()
     p.run(0), p.run(1)

@@ -76,6 +76,25 @@ def test_each_state_leaves_its_time():
     assert [execution.entered(s) for s in (S.CREATED, S.SCHEDULED, S.FINISHED, S.FAILED)] == [0.5, 1.0, 4.0, None]
 
 
+def test_times_are_kept_as_far_as_rows_have_come():
+    table = ExecutionTable()
+    table.create(0, np.arange(4), ints(0, 0, 0, 0), -1, at=0.0)
+    table.create(1, np.arange(4), ints(0, 0, 0, 0), -1, at=0.5)
+    walk(table, np.arange(6), S.SCHEDULED, S.DEPLOYING)
+    table.transition(ints(5), S.FAILED, 9.0)
+    table.create(1, ints(1), ints(1), 5, at=9.5)
+
+    def told(state, *rows):
+        return [None if np.isnan(time) else time for time in table.times(state, ints(*rows)).tolist()]
+
+    assert told(S.CREATED, 0, 3, 4, 7, 8) == [0.0, 0.0, 0.5, 0.5, 9.5]
+    assert told(S.SCHEDULED, 0, 5) == [1.0, 1.0] and told(S.DEPLOYING, 5, 6, 8) == [2.0, None, None]
+    assert told(S.RUNNING, 0, 8) == [None, None] and told(S.FAILED, 5, 0) == [9.0, None]
+    assert table.stamps[S.DEPLOYING].item(5) == 2.0 and np.isnan(table.stamps[S.DEPLOYING].item(8))
+    table.transition(ints(8), S.SCHEDULED, 10.0)
+    assert told(S.SCHEDULED, 5, 6, 7, 8) == [1.0, None, None, 10.0]
+
+
 def test_rows_are_found_by_attempt_through_all_rounds():
     table = ExecutionTable()
     newest = table.create(0, ints(0, 1, 2), ints(0, 0, 0), -1, at=0.0)

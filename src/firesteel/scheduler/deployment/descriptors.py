@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, compact
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.deployment.offloading import DescriptorOffloading
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, Placement
@@ -42,7 +42,7 @@ class DeploymentDescriptorFactory:
             vertex=vertex.id,
             parallelism=vertex.parallelism,
             subtasks=option.subtasks,
-            attempts=self._graph.executions.attempt[option.executions].astype("int64"),
+            attempts=compact(self._graph.executions.attempt[option.executions].astype(np.int64)),
             gates=tuple(self._gate_of(edge, option.subtasks) for edge in vertex.inputs),
             ranges=tuple(ranges.select(option.subtasks) for ranges in vertex.ranges),
             subpartitions={result.dataset.id: result.num_subpartitions for result in self._graph.outputs(vertex)},
@@ -83,15 +83,10 @@ class DeploymentDescriptorFactory:
         cached = self._gates.get(result.dataset.id)
         if cached is not None and cached[0] == result.version:
             return cached[1]
-        attempts, tokens = result.attempts.copy(), result.tokens.copy()
-        attempts[~result.available] = tokens[~result.available] = -1
-        for array in (attempts, tokens):
-            array.flags.writeable = False
         gate = GateDescriptor(
             result.dataset.id,
             result.num_subpartitions,
-            attempts,
-            tokens,
+            *result.names(),
             result.info.is_broadcast,
             merged=result.merged,
             boundaries=result.info.boundaries,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from firesteel.model.arrays import Ints, distinct, union
+from firesteel.model.arrays import Ints, compact, distinct, union
 from firesteel.options import RELEASE_DURING_JOB_EXECUTION, Options
 from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
 from firesteel.scheduler.kernel.commands import ReleasePartitions
@@ -68,9 +68,9 @@ class Releasing:
             return
         if not result.num_available:  # until then somebody may still have to fetch where the others lie
             self._descriptors.drop(dataset)
-        attempts, tokens = result.attempts[partitions], result.tokens[partitions]
+        attempts, tokens = compact(result.attempts[partitions]), result.tokens[partitions]
         self._recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
-        columns = partitions.tolist(), attempts.tolist(), tokens.tolist()
+        columns = partitions, attempts, tokens
         self._recorder.output_gone(result.dataset.producer, dataset, columns, "released")
         self._recorder.tell(f"released {len(partitions)} partitions of data set {dataset}", result.dataset.producer)
 

@@ -67,7 +67,7 @@ class ConsumerInvalidation:
             return none
         fresh = _times_read(ranges, ~stays, result.num_partitions) > 0
         latest = _latest(ranges, np.where(fresh, made_at, -np.inf))
-        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED][vertex.chosen]
+        read_at = self._graph.executions.times(ExecutionState.SCHEDULED, vertex.chosen)
         # What its own region made began to be made no later than it was read.
         inside = self._graph.regions.are_joined(result.dataset.producer, vertex.id)
         again = stays & ((latest > read_at) if inside else (latest >= read_at))
@@ -87,7 +87,7 @@ class ConsumerInvalidation:
         subpartitions = ranges.rects[divided, 2]
         stays = self._stays(vertex)[subtasks]
         fresh = np.isin(subpartitions, subpartitions[~stays])
-        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED][vertex.chosen][subtasks]
+        read_at = self._graph.executions.times(ExecutionState.SCHEDULED, vertex.chosen)[subtasks]
         repeated = stays & fresh & (made_at >= read_at)
         again[subtasks[repeated]] = True
         vertex.unlike[subtasks[repeated | ~stays]] = True
@@ -121,7 +121,7 @@ class ConsumerInvalidation:
         table, producer = self._graph.executions, self._graph.vertices[result.dataset.producer]
         chosen = producer.chosen
         again = table.attempt[chosen] > 0
-        begun_at = np.where(again, table.stamps[ExecutionState.CREATED][chosen], -np.inf)
+        begun_at = np.where(again, table.times(ExecutionState.CREATED, chosen), -np.inf)
         if producer.id in self._tasks:
             begun_at[self._tasks[producer.id]] = np.inf
         return begun_at

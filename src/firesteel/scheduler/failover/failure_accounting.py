@@ -48,7 +48,7 @@ class _Charge:
         self._at, self._rows = at, self._table.size
 
     def covers(self, rows: Rows) -> bool:
-        scheduled = self._table.stamps[ExecutionState.SCHEDULED][rows]
+        scheduled = self._table.times(ExecutionState.SCHEDULED, rows)
         return bool((rows < self._rows).all() and (scheduled <= self._at).all())
 
 
@@ -136,9 +136,7 @@ class FailureAccounting:
         return None if why is None else f"trying again cannot help, {why}"
 
     def _is_excused(self, failure: Failure) -> bool:
-        uncounted = failure.vertex.uncounted
-        uncounted[failure.subtasks] += 1
-        return int(uncounted[failure.subtasks].max()) <= MAX_UNCOUNTED_RESTARTS
+        return failure.vertex.was_uncounted(failure.subtasks) <= MAX_UNCOUNTED_RESTARTS
 
 
 def _excused(failure: Failure) -> Verdict:

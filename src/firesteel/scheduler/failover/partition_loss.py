@@ -8,7 +8,7 @@ import numpy as np
 
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.humanize import plural
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, compact
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.failover.failure_accounting import Failure
 from firesteel.scheduler.kernel.commands import VerifyPartitions
@@ -76,7 +76,8 @@ class PartitionLoss:
         dataset, others = lost.dataset.id, np.flatnonzero(lost.available)
         if len(others) and self._recorder.at >= self._verified.get(dataset, -np.inf) + VERIFY_SECONDS:
             self._verified[dataset] = self._recorder.at
-            self._recorder.emit(VerifyPartitions(dataset, others, lost.attempts[others], lost.tokens[others]))
+            attempts = compact(lost.attempts[others])
+            self._recorder.emit(VerifyPartitions(dataset, others, attempts, lost.tokens[others]))
 
     def confirmed(self, event: PartitionsLost) -> Failure | None:
         """Withdraws the objects that are the current ones; returns this as a failure of their producers."""

@@ -123,7 +123,7 @@ class RejectedDeployments:
 
     def _launched_on(self, rows: Rows, since: Mapping[str, float]) -> Mask:
         table, found = self._table, np.zeros(len(rows), np.bool_)
-        launched = table.stamps[S.DEPLOYING][rows]
+        launched = table.times(S.DEPLOYING, rows)
         for node, start in since.items():
             found |= (table.node[rows] == table.node_number(node)) & (launched >= start)
         return found

@@ -75,13 +75,13 @@ class InputRanges:
 class Splits:
     """The splits that each subtask of a source (of all, or of a deployment) reads, as columns.
 
-    Subtask ``k`` reads those numbered ``indexes[offsets[k]:offsets[k + 1]]``, possibly none. int64.
+    Subtask ``k`` reads those numbered ``indexes[offsets[k]:offsets[k + 1]]``, possibly none. int32.
     """
 
-    offsets: Ints
-    indexes: Ints
+    offsets: NDArray[np.int32]
+    indexes: NDArray[np.int32]
 
-    def of(self, subtask: int) -> Ints:
+    def of(self, subtask: int) -> NDArray[np.int32]:
         return self.indexes[self.offsets[subtask] : self.offsets[subtask + 1]]
 
     def select(self, subtasks: Ints) -> Splits:

@@ -129,7 +129,7 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
         return {"parallelism": vertex.parallelism, **dict(zip(STATE_NAMES, counts.tolist(), strict=True))}
 
     def io() -> dict[str, Number]:
-        return dict(zip(IO_COUNTERS, vertex.io.sum(axis=1).tolist(), strict=True)) if vertex.is_initialized else {}
+        return {name: int(counted.sum()) for name, counted in zip(IO_COUNTERS, vertex.io, strict=False)}
 
     def produced() -> dict[str, Number]:
         if not vertex.is_initialized:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from firesteel.model.arrays import Ints, is_ascending
+from firesteel.model.arrays import Ints, is_ascending, numbers_of
 from firesteel.scheduler.kernel.commands import Command, DiscardExecutions, Record
 from firesteel.scheduler.kernel.events import Event
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, OutputGone, StateChange
@@ -20,15 +21,16 @@ STORY_NUMBERS = 1 << 21
 
 
 _FEW = 16
-"""Subtasks from which on it pays to keep a run of them as its ends."""
+"""Subtasks from which on it pays to keep a run of them as its ends, and others in few bytes."""
+_Numbers = NDArray[np.signedinteger[Any]]
 
 
 class _Entry(msgspec.Struct):
     at: float
     event: int
     vertex: int | None
-    subtasks: Ints | range | None
-    attempts: Ints | int | None
+    subtasks: _Numbers | range | None
+    attempts: _Numbers | int | None
     """One number: all have it."""
     text: str
 
@@ -104,8 +106,8 @@ class Recorder:
                 event=self.event,
                 vertex=vertex,
                 state=state.name,
-                subtasks=subtasks.tolist(),
-                attempts=attempts.tolist(),
+                subtasks=numbers_of(subtasks),
+                attempts=numbers_of(attempts),
                 cause=cause,
                 **columns,
             )
@@ -119,13 +121,11 @@ class Recorder:
         if not len(subtasks):
             return
         self.emit(DiscardExecutions(vertex, subtasks, attempts, tokens))
-        self.output_gone(vertex, None, (subtasks.tolist(), attempts.tolist(), tokens.tolist()), f"discarded: {reason}")
+        self.output_gone(vertex, None, (subtasks, attempts, tokens), f"discarded: {reason}")
         self.tell(f"discarded: {reason}", vertex, subtasks, attempts)
 
-    def output_gone(
-        self, vertex: int, dataset: int | None, columns: tuple[list[int], list[int], list[int]], reason: str
-    ) -> None:
-        subtasks, attempts, tokens = columns
+    def output_gone(self, vertex: int, dataset: int | None, columns: tuple[Ints, Ints, Ints], reason: str) -> None:
+        subtasks, attempts, tokens = map(numbers_of, columns)
         self.record(
             OutputGone(
                 at=self.at,
@@ -165,11 +165,11 @@ class Recorder:
         return lines
 
 
-def _folded(subtasks: Ints, attempts: Ints | None) -> tuple[Ints | range, Ints | int | None]:
+def _folded(subtasks: Ints, attempts: Ints | None) -> tuple[_Numbers | range, _Numbers | int | None]:
     """A run of subtasks as its ends, equal attempts as one number: a story should not outweigh the job."""
     first, last = int(subtasks[0]), int(subtasks[-1])
     whole = last - first == len(subtasks) - 1 and is_ascending(subtasks)
-    numbers = range(first, last + 1) if whole else subtasks
-    if attempts is None or (attempts != attempts[0]).any():
-        return numbers, attempts
-    return numbers, int(attempts[0])
+    numbers = range(first, last + 1) if whole else subtasks.astype(np.int32)
+    if attempts is None:
+        return numbers, None
+    return numbers, attempts.astype(np.int32) if (attempts != attempts[0]).any() else int(attempts[0])

@@ -5,6 +5,7 @@ A :class:`Decision` is (what, inputs, rule, bounds hit, result, reason); nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -42,8 +43,8 @@ class StateChange(JournalRecord, frozen=True):
 
     vertex: int
     state: str
-    subtasks: list[int]
-    attempts: list[int]
+    subtasks: Sequence[int]
+    attempts: Sequence[int]
     cause: str = ""
     hosts: list[str] = []
     """Names that ``nodes`` counts, from 0; -1 there: not known."""
@@ -101,9 +102,9 @@ class OutputGone(JournalRecord, frozen=True):
 
     vertex: int
     dataset: int | None
-    subtasks: list[int]
-    attempts: list[int]
-    tokens: list[int]
+    subtasks: Sequence[int]
+    attempts: Sequence[int]
+    tokens: Sequence[int]
     reason: str
     """"released", or "discarded" with the reason why."""
 

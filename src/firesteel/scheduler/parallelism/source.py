@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.model.arrays import compact
 from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.kernel.commands import Splits
 from firesteel.scheduler.parallelism.bounds import decided_as_before
@@ -66,7 +67,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     choice = _choose(info, line, bounds, default_source_parallelism)
     n = choice.parallelism
     cuts = line.cut(n) if choice.cuts is None else choice.cuts
-    sizes = np.diff(line.prefix[cuts])
+    sizes = compact(np.diff(line.prefix[cuts]))
     bounded = ", bounded by " + (" and ".join(choice.bounds) or "nothing")
     facts = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
     decision = {
@@ -94,7 +95,9 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
             f"largest share {format_bytes(int(sizes.max()))}, smallest {format_bytes(int(sizes.min()))}"
         ),
     }
-    return SourcePlan(n, Splits(cuts, np.arange(line.size)), sizes, decision, assignment)
+    numbers = np.arange(line.size + 1, dtype=np.int32)
+    splits = Splits(numbers if np.array_equal(cuts, numbers) else cuts.astype(np.int32), numbers[:-1])
+    return SourcePlan(n, splits, sizes, decision, assignment)
 
 
 def _few_cuts(cuts: Longs) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _inputs(command: Deploy, prints: Prints) -> bytes:
 def _splits(command: Deploy, prints: Prints) -> list[bytes]:
     """By execution, in the order in which they are read."""
     assert command.splits is not None
-    told = prints.splits(command.vertex, command.splits.indexes)
+    told = prints.splits(command.vertex, command.splits.indexes.astype(np.int64))
     bounds = command.splits.offsets.tolist()
     found: list[bytes] = []
     for first, end in pairwise(bounds):

@@ -136,7 +136,7 @@ class SlotUsageRecorder:
     def launched(self, slots: Rows) -> None:
         """Of shared slots the launch of the execution that names them stands for all."""
         self._reserve(int(slots.max()) + 1)
-        times = self._table.stamps[ExecutionState.DEPLOYING][slots]
+        times = self._table.times(ExecutionState.DEPLOYING, slots)
         self._launched_at[slots] = np.where(np.isnan(times), self._recorder.at, times)
         self._latest(slots, self._launched_at[slots])
         self._costs[slots] = self._pool.costs(slots)
@@ -148,10 +148,10 @@ class SlotUsageRecorder:
         seen = ~np.isnan(self._launched_at[slots])
         self._hold(slots[seen], -1)
         self._costs[slots[~seen]] = self._pool.costs(slots[~seen])
-        begun, ended = self._table.stamps[ExecutionState.DEPLOYING][slots], np.full(len(slots), self._recorder.at)
+        begun, ended = self._table.times(ExecutionState.DEPLOYING, slots), np.full(len(slots), self._recorder.at)
         for state in _ENDS:
             there = self._table.state[last] == state
-            ended[there] = self._table.stamps[state][last[there]]
+            ended[there] = self._table.times(state, last[there])
         spans = np.nan_to_num(np.maximum(ended - begun, 0.0))
         np.add.at(self._done, self._pool.groups_of(slots), self._costs[slots] * spans[:, None])
         self._latest(slots[~seen], begun[~seen])

@@ -76,7 +76,7 @@ def running_times(table: ExecutionTable, vertex: ExecutionJobVertex, at: float) 
     """At time ``at``, of an initialised vertex."""
     rows = table.round_of(vertex.newest) if vertex.has_several else vertex.newest
     rows = rows[_IS_RUNNING[table.state[rows]]]
-    elapsed = at - table.stamps[S.DEPLOYING][rows]
+    elapsed = at - table.times(S.DEPLOYING, rows)
     if vertex.longest_set_up:
         elapsed = np.maximum(elapsed - vertex.longest_set_up, 0.0)
     return RunningTimes(rows, elapsed, _bytes_of(table, vertex, rows))
@@ -116,9 +116,9 @@ def knows_bytes(vertex: ExecutionJobVertex) -> bool:
 
 def _finished(table: ExecutionTable, vertex: ExecutionJobVertex) -> FinishedTimes:
     rows = vertex.winner[vertex.winner != NO_ROW]
-    ended = table.stamps[S.FINISHED][rows]
+    ended = table.times(S.FINISHED, rows)
     # The stamps of a report are an executor's times of day, which may have jumped in between.
-    seconds = np.maximum(ended - table.stamps[S.DEPLOYING][rows] - vertex.set_up_seconds(rows), 0.0)
+    seconds = np.maximum(ended - table.times(S.DEPLOYING, rows) - vertex.set_up_seconds(rows), 0.0)
     times = FinishedTimes(seconds, ended, _bytes_of(table, vertex, rows))
     known = ~np.isnan(seconds)
     return times if known.all() else times.select(known)

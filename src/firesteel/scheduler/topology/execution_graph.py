@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.absorbing import Absorbing, absorb
-from firesteel.model.arrays import Floats, Ints, unwritten, writable
+from firesteel.model.arrays import Floats, Ints, constant, unwritten, writable, written
 from firesteel.model.job_graph import (
     DistributionPattern,
     IntermediateDataSet,
@@ -39,7 +39,7 @@ class IntermediateResult:
     """A data set of the running job: partition ``p`` is what producing subtask ``p`` wrote.
 
     ``available``: admitted, and neither released nor lost. ``stored``: its object may still exist.
-    ``attempts`` and ``tokens`` name the admitted object, -1 where none was. Of a pipelined result nothing is ever
+    ``attempts`` and ``tokens`` name the object that was admitted last, if any was. Of a pipelined result nothing is ever
     stored: it is read while it is made, by consumers that run with its producers.
     """
 
@@ -50,7 +50,7 @@ class IntermediateResult:
         num_partitions, num_subpartitions = info.num_partitions, info.num_subpartitions
         self.num_partitions = num_partitions
         self.num_subpartitions = num_subpartitions
-        self.attempts = np.full(num_partitions, -1, np.int64)
+        self.attempts: Ints = constant(num_partitions, np.int64(0))
         self.tokens = np.full(num_partitions, NO_TOKEN, np.int64)
         self.available: Mask = np.zeros(num_partitions, np.bool_)
         self.stored: Mask = np.zeros(num_partitions, np.bool_)
@@ -59,6 +59,8 @@ class IntermediateResult:
         self.merged: MergedObjects | None = None
         """Objects to read in the place of several partitions' own ones; ``merging`` sees to it that they fit them."""
         self._withdrawn = withdrawn
+        self._is_named = False
+        """Somebody else has ``attempts`` and ``tokens``, as they are now."""
         self.version = 0
         """Changes with every change of what is available, or merged: caches compare it."""
 
@@ -78,7 +80,9 @@ class IntermediateResult:
 
     def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
         """Notes that these (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
-        self.attempts[partitions], self.tokens[partitions] = attempts, tokens
+        self._own_names()
+        self.attempts = written(self.attempts, partitions, attempts)
+        self.tokens[partitions] = tokens
         self.available[partitions] = self.stored[partitions] = True
         self.num_available += len(partitions)
         self.version += 1
@@ -86,7 +90,11 @@ class IntermediateResult:
 
     def admit_one(self, partition: int, attempt: int, token: int) -> list[tuple[EdgeGroups, Ints]]:
         """:meth:`admit` of one; only edges of which a group is complete now."""
-        self.attempts[partition], self.tokens[partition] = attempt, token
+        if self._is_named:
+            self._own_names()
+        if attempt or self.attempts.flags.writeable:
+            self.attempts = written(self.attempts, np.array([partition]), attempt)
+        self.tokens[partition] = token
         self.available[partition] = self.stored[partition] = True
         self.num_available += 1
         self.version += 1
@@ -94,6 +102,22 @@ class IntermediateResult:
             return []
         complete = [(edge, edge.one_became_available(partition)) for edge in self.consumers]
         return [(edge, groups) for edge, groups in complete if len(groups)]
+
+    def names(self) -> tuple[Ints, Ints]:
+        """Returns the attempt and the token of each partition, -1 where it is not available. They never change, and cannot be written."""
+        if self.is_available:
+            self._is_named = True
+            attempts, tokens = self.attempts[:], self.tokens[:]
+        else:
+            attempts, tokens = (np.where(self.available, column, -1) for column in (self.attempts, self.tokens))
+        attempts.flags.writeable = tokens.flags.writeable = False
+        return attempts, tokens
+
+    def _own_names(self) -> None:
+        """They are about to change: whoever has them keeps them as they were."""
+        if self._is_named:
+            attempts = self.attempts.copy() if self.attempts.flags.writeable else self.attempts
+            self.attempts, self.tokens, self._is_named = attempts, self.tokens.copy(), False
 
     def withdraw(self, partitions: Ints, stored: bool) -> Ints:
         """Notes that these partitions cannot be read any more; returns the ones that could. ``stored``: the object may be there still."""
@@ -120,17 +144,17 @@ class ExecutionJobVertex:
         self.is_as_planned = True
         """It does what the job graph said at first, so that what it costs is the cost of that step."""
         self.parallelism = -1
-        self.newest: Rows = np.empty(0, np.int64)
+        self.newest: Rows = np.empty(0, np.int32)
         """The row created last for each subtask."""
-        self.winner: Rows = np.empty(0, np.int64)
+        self.winner: Rows = np.empty(0, np.int32)
         """The row whose result was admitted for each subtask, NO_ROW where none is."""
         self.num_finished = 0
         self.has_several = False
         """Some round has, or had, more than one execution."""
         self.held: Mask = np.empty(0, np.bool_)
         """Subtasks that wait for the delay of a restart."""
-        self.uncounted: NDArray[np.int16] = np.empty(0, np.int16)
-        """Number of times in a row that each subtask was sent again without a counted failure."""
+        self.uncounted: NDArray[np.int16] | None = None
+        """Number of times in a row that each subtask was sent again without a counted failure; None: none was."""
         self.unlike: Mask = np.empty(0, np.bool_)
         """Subtasks whose rows may differ from those of their earlier attempts, not only in their order."""
         self.inputs: list[EdgeGroups] = []
@@ -142,8 +166,8 @@ class ExecutionJobVertex:
         """Returns the partitions of these that are stored."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
-        self.io: Ints = unwritten(len(IO_COUNTERS), 0)
-        """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
+        self.io: list[Ints] = []
+        """``io[counter][subtask]``: of the admitted attempts. What they produced is with the results."""
         self.step_counts = StepCounts(0)
 
     @property
@@ -218,8 +242,8 @@ class ExecutionJobVertex:
     def busy_seconds(self) -> float:
         """Seconds from RUNNING to FINISHED of the winners, all together, less their set-ups; one that nobody saw running counts for nothing."""
         won = self.winner[self.winner != NO_ROW]
-        stamps = self._table.stamps
-        spans = stamps[ExecutionState.FINISHED][won] - stamps[ExecutionState.RUNNING][won]
+        table = self._table
+        spans = table.times(ExecutionState.FINISHED, won) - table.times(ExecutionState.RUNNING, won)
         return float(np.fmax(spans - self.set_up_seconds(won), 0.0).sum())
 
     def set_up_seconds(self, won: Rows) -> Floats | float:
@@ -240,16 +264,43 @@ class ExecutionJobVertex:
 
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
         """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote; there are none of them yet."""
-        for counted, values in zip(
-            self.written_io(), (reports.rows_in, reports.rows_out, reports.bytes_in), strict=True
-        ):
+        for counter, values in enumerate((reports.rows_in, reports.rows_out, reports.bytes_in)):
             if values.any():  # zeros that nobody writes take no memory
-                counted[subtasks] = values
+                self._written_io(counter)[subtasks] = values
 
-    def written_io(self) -> Ints:
-        """``io``, to be written."""
-        self.io = writable(self.io)
-        return self.io
+    def was_uncounted(self, subtasks: Ints) -> int:
+        """These subtasks are sent again without a counted failure; returns for how many times in a row one of them is."""
+        if self.uncounted is None:
+            self.uncounted = np.zeros(self.parallelism, np.int16)
+        self.uncounted[subtasks] += 1
+        return int(self.uncounted[subtasks].max())
+
+    def was_counted(self, subtasks: Ints) -> None:
+        """These subtasks have come to an end that counts."""
+        if self.uncounted is not None:
+            self.uncounted[subtasks] = 0
+
+    def count_one(self, subtask: int, reports: ExecutionReports) -> None:
+        """:meth:`count` of one."""
+        if rows := reports.rows_in.item():
+            self._written_io(0)[subtask] = rows
+        if rows := reports.rows_out.item():
+            self._written_io(1)[subtask] = rows
+        if read := reports.bytes_in.item():
+            self._written_io(2)[subtask] = read
+
+    def forget_counts(self, subtasks: Ints) -> None:
+        """Takes back what these subtasks have read and written."""
+        for counted in self.io:
+            if counted.flags.writeable:
+                counted[subtasks] = 0
+        self.step_counts.forget(subtasks)
+
+    def _written_io(self, counter: int) -> Ints:
+        column = self.io[counter]
+        if not column.flags.writeable:
+            column = self.io[counter] = writable(column)
+        return column
 
     def __getitem__(self, subtask: int) -> ExecutionVertex:
         return ExecutionVertex(self._table, int(self.newest[subtask]))
@@ -373,11 +424,10 @@ class DefaultExecutionGraph:
         n = vertex.parallelism = plan.parallelism
         first = np.zeros(n, np.int64)
         vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
-        vertex.winner = np.full(n, NO_ROW, np.int64)
+        vertex.winner = np.full(n, NO_ROW, np.int32)
         vertex.held = np.zeros(n, np.bool_)
-        vertex.uncounted = np.zeros(n, np.int16)
         vertex.unlike = np.zeros(n, np.bool_)
-        vertex.io = unwritten(len(IO_COUNTERS), n)
+        vertex.io = [unwritten(n)] * len(IO_COUNTERS)
         vertex.step_counts = StepCounts(n)
         for dataset in vertex.job.outputs:
             result = self.results[dataset] = self._result(dataset, n, plan.subpartitions[dataset])
@@ -416,8 +466,7 @@ class DefaultExecutionGraph:
         old = vertex.newest[subtasks]
         vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
         vertex.winner[subtasks] = NO_ROW
-        vertex.written_io()[:, subtasks] = 0
-        vertex.step_counts.forget(subtasks)
+        vertex.forget_counts(subtasks)
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
 

@@ -9,20 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Ints, Names
+from firesteel.model.arrays import Floats, Ints, Names, Reaching, constant, grown, written
 from firesteel.scheduler.kernel.states import IS_PENDING, IS_TERMINAL, LEGAL, RANK, ExecutionState
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.signedinteger[Any]]
 NO_ROW = -1
 NO_TOKEN = -1
-_NEVER = np.float64(np.nan)
-Number = TypeVar("Number", np.int32, np.int64, np.float64)
 _LEGAL_PAIRS: list[list[bool]] = LEGAL.tolist()
+
+
+_COLUMNS = {
+    **dict.fromkeys(("vertex", "index", "attempt"), 0),
+    "state": int(ExecutionState.CREATED),
+    "prior": NO_ROW,
+    "opens": True,
+    "mirror": False,
+}
+"""Columns that reach as far as the table, and what new rows have there."""
 
 
 class IllegalTransition(RuntimeError):
@@ -30,28 +38,35 @@ class IllegalTransition(RuntimeError):
 
 
 class ExecutionTable:
-    def __init__(self, story: Callable[[int, int], list[str]] = lambda _vertex, _subtask: []) -> None:
+    def __init__(
+        self, story: Callable[[int, int], list[str]] = lambda _vertex, _subtask: [], vertices: int = 1 << 31
+    ) -> None:
+        """``vertices``: of the job, at most."""
         self._story = story
         self.size = 0
-        self.vertex = np.empty(0, np.int32)
+        self.vertex: NDArray[np.unsignedinteger[Any]] = np.empty(0, np.min_scalar_type(vertices - 1))
         self.index = np.empty(0, np.int32)
-        self.attempt: NDArray[np.int32] = _unwritten(0, np.int32(0))
+        self.attempt: NDArray[np.int32] = constant(0, np.int32(0))
         self.state = np.empty(0, np.int8)
-        self.node = np.empty(0, np.int32)
-        self.token = np.empty(0, np.int64)
-        self.cause: NDArray[np.int32] = _unwritten(0, np.int32(0))
-        self.prior: Rows = _unwritten(0, np.int64(NO_ROW))
-        self.opens = np.empty(0, np.bool_)
-        self.mirror = np.empty(0, np.bool_)
-        self.stamps: list[NDArray[np.float64]] = [_unwritten(0, _NEVER)] * len(ExecutionState)
-        """``stamps[state][row]``: seconds on the job's clock at which the row entered the state; nan: never."""
+        self.node = Reaching(np.int32(0))
+        self.token = Reaching(np.int64(NO_TOKEN))
+        self.cause = Reaching(np.int32(0))
+        self.prior: NDArray[np.int32] = constant(0, np.int32(NO_ROW))
+        self.opens: NDArray[np.bool_] = constant(0, np.bool_(True))
+        self.mirror: NDArray[np.bool_] = constant(0, np.bool_(False))
+        stamps = [Reaching(np.float64(np.nan)) for _ in ExecutionState]
+        self.stamps = [
+            stamps[ExecutionState.FINISHED] if IS_TERMINAL[state] else stamps[state] for state in ExecutionState
+        ]
+        """Seconds on the job's clock, by state; nan: not entered. The ends share a column, for a row comes to one of them. Nobody asks when a
+        row came to be CANCELING, and when it was created is kept in blocks (:meth:`times`)."""
+        self._blocks: tuple[list[int], list[float]] = [], []
+        """First row, and time, of all that were created at one time, block by block."""
         self.counts = np.zeros(len(ExecutionState), np.int64)
         """Rows per state."""
         self._nodes: list[str] = [""]
         self._node_ids: dict[str, int] = {"": 0}
         self._causes: list[str] = [""]
-
-    _COLUMNS = ("vertex", "index", "state", "node", "token", "opens", "mirror")
 
     @property
     def num_pending(self) -> int:
@@ -69,19 +84,21 @@ class ExecutionTable:
         opens: bool = True,
         mirror: bool | NDArray[np.bool_] = False,
     ) -> Rows:
-        """Append rows in state CREATED; returns their numbers."""
+        """Append rows in state CREATED; returns their numbers, int32: no memory holds more."""
         first, n = self.size, len(indexes)
         self._reserve(first + n)
         rows = slice(first, first + n)
         self.vertex[rows], self.index[rows] = vertex, indexes
-        self.state[rows], self.node[rows], self.token[rows] = ExecutionState.CREATED, 0, NO_TOKEN
-        self.opens[rows], self.mirror[rows] = opens, mirror
-        self.attempt = _written(self.attempt, rows, attempts)
-        self.prior = _written(self.prior, rows, prior)
-        self.stamp(ExecutionState.CREATED, rows, at)
+        self.opens = written(self.opens, rows, opens)
+        self.mirror = written(self.mirror, rows, mirror)
+        self.attempt = written(self.attempt, rows, attempts)
+        self.prior = written(self.prior, rows, prior)
+        if n and (not self._blocks[1] or self._blocks[1][-1] != at):
+            self._blocks[0].append(first)
+            self._blocks[1].append(at)
         self.counts[ExecutionState.CREATED] += n
         self.size = first + n
-        return np.arange(first, self.size, dtype=np.int64)
+        return np.arange(first, self.size, dtype=np.int32)
 
     def transition(self, rows: Rows, target: ExecutionState, at: float | NDArray[np.float64]) -> None:
         """Bring all rows (distinct) to ``target``. All or none: raises IllegalTransition and changes nothing."""
@@ -105,14 +122,21 @@ class ExecutionTable:
         self.counts[source] -= 1
         self.counts[target] += 1
         self.state[row] = target
-        self.stamp(target, row, at.item() if isinstance(at, np.ndarray) else at)
+        if target != ExecutionState.CANCELING:
+            self.stamps[target].put(row, at.item() if isinstance(at, np.ndarray) else at)
 
-    def stamp(self, state: int, rows: Rows | slice | int, at: float | NDArray[np.float64]) -> None:
-        """They entered the state at this time. A state that nobody was in yet takes no memory."""
-        column = self.stamps[state]
-        if not column.strides[0]:
-            column = self.stamps[state] = np.full(len(self.vertex), _NEVER)
-        column[rows] = at
+    def stamp(self, state: int, rows: Rows, at: float | NDArray[np.float64]) -> None:
+        """They entered the state at this time."""
+        if state != ExecutionState.CANCELING:
+            self.stamps[state][rows] = at
+
+    def times(self, state: int, rows: Rows) -> Floats:
+        """Seconds on the job's clock at which each of these entered the state; nan: it never did. CANCELING is not kept;
+        of the ends only the row's own is asked for."""
+        if state == ExecutionState.CREATED:
+            first, at = map(np.array, self._blocks)
+            return at[np.searchsorted(first, rows, side="right") - 1]
+        return self.stamps[state][rows]
 
     def set_nodes(self, rows: Rows, nodes: Names) -> None:
         """``nodes`` runs parallel to ``rows``; where a node is not known, what was known of it stays."""
@@ -122,12 +146,10 @@ class ExecutionTable:
 
     def set_cause(self, rows: Rows, cause: str) -> None:
         self._causes.append(cause)
-        if not self.cause.strides[0]:
-            self.cause = np.zeros(len(self.vertex), np.int32)
         self.cause[rows] = len(self._causes) - 1
 
     def node_name(self, row: int) -> str:
-        return self._nodes[self.node[row]]
+        return self._nodes[self.node.item(row)]
 
     def node_number(self, node: str) -> int:
         """-1: no execution was ever seen there."""
@@ -138,7 +160,7 @@ class ExecutionTable:
         return self._nodes[number]
 
     def cause_text(self, row: int) -> str:
-        return self._causes[self.cause[row]]
+        return self._causes[self.cause.item(row)]
 
     def find(self, newest: Rows, attempts: Ints) -> Rows:
         """Rows with these attempt numbers, walking back from the subtasks' newest rows; NO_ROW where there is none.
@@ -203,17 +225,9 @@ class ExecutionTable:
         if size <= capacity:
             return
         # A quarter more, not twice as much: most rows come in one block per vertex, restarts are few.
-        grown = max(size, capacity + capacity // 4)
-        for name in self._COLUMNS:
-            old = getattr(self, name)
-            new = np.empty(grown, old.dtype)
-            new[:capacity] = old
-            setattr(self, name, new)
-        self.attempt = _grown(self.attempt, grown, np.int32(0))
-        self.prior = _grown(self.prior, grown, np.int64(NO_ROW))
-        self.cause = _grown(self.cause, grown, np.int32(0))
-        for state, column in enumerate(self.stamps):
-            self.stamps[state] = _grown(column, grown, _NEVER)
+        capacity = max(size, capacity + capacity // 4)
+        for name, value in _COLUMNS.items():
+            setattr(self, name, grown(getattr(self, name), capacity, value))
 
     def _refuse(self, row: int, target: ExecutionState) -> None:
         vertex, index = int(self.vertex[row]), int(self.index[row])
@@ -249,7 +263,7 @@ class Execution:
 
     @property
     def token(self) -> int:
-        return int(self.table.token[self.row])
+        return self.table.token.item(self.row)
 
     @property
     def is_mirror(self) -> bool:
@@ -265,9 +279,9 @@ class Execution:
         return self.table.cause_text(self.row)
 
     def entered(self, state: ExecutionState) -> float | None:
-        """Seconds on the job's clock at which it entered ``state``; None: it never did."""
-        stamp = float(self.table.stamps[state][self.row])
-        return None if np.isnan(stamp) else stamp
+        """Seconds on the job's clock at which it entered ``state`` (not CANCELING); None: it never did."""
+        stamp = float(self.table.times(state, np.array([self.row]))[0])
+        return None if np.isnan(stamp) or (IS_TERMINAL[state] and state is not self.state) else stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,25 +311,3 @@ def in_passes(table: ExecutionTable, rows: Rows) -> list[Rows]:
         parts.append(left[first])
         left = left[~first]
     return parts
-
-
-def _unwritten(size: int, value: Number) -> NDArray[Number]:
-    """A column of equal values that takes no memory, and cannot be written."""
-    return np.broadcast_to(value, size)
-
-
-def _written(column: NDArray[Number], rows: slice, values: Ints | int) -> NDArray[Number]:
-    """The column with these values in it: as one that can be written, unless it holds nothing else."""
-    if not column.strides[0]:
-        if (column[rows] == values).all():
-            return column
-        column = column.copy()
-    column[rows] = values
-    return column
-
-
-def _grown(column: NDArray[Number], size: int, value: Number) -> NDArray[Number]:
-    """New rows have this value."""
-    if not column.strides[0]:
-        return _unwritten(size, value)
-    return np.concatenate((column, np.full(size - len(column), value)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, compact
 from firesteel.scheduler.kernel.commands import Cancel
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import IS_PENDING, SAME_SECONDS, ExecutionState
@@ -33,20 +33,22 @@ class ExecutionOperations:
         cause: str = "",
         *,
         peaks: Sequence[int] = (),
-    ) -> None:
+    ) -> tuple[Ints, Ints]:
         """Bring these (distinct) executions of one vertex to ``target``; ``at``: when, unless it was just now.
-        ``peaks``: MiB, of those that finished."""
+        ``peaks``: MiB, of those that finished. Returns their subtasks and attempt numbers."""
+        names = self.names(rows)
         if not len(rows):
-            return
+            return names
         self._table.transition(rows, target, self._recorder.at if at is None else at)
         if cause:
             self._table.set_cause(rows, cause)
         columns = self._columns(rows, target)
         if peaks:
             columns["peaks"] = list(peaks)
-        self._recorder.states(vertex, target, *self.names(rows), cause, **columns)
+        self._recorder.states(vertex, target, *names, cause, **columns)
         if not IS_PENDING[target] and target != ExecutionState.CREATED:
             self._allocator.cancel(rows)
+        return names
 
     def _columns(self, rows: Rows, target: ExecutionState) -> dict[str, list[Any]]:
         """Returns the columns that a state's record has beside names: where it runs, and of a finished one its times and its object."""
@@ -59,12 +61,12 @@ class ExecutionOperations:
             seen[0] = False  # not known
             hosts = [table.node_named(node) for node in np.flatnonzero(seen).tolist()]
             columns = {"hosts": hosts, "nodes": (np.cumsum(seen) - 1)[nodes].tolist()}
-        entered = table.stamps[target][rows]
+        entered = table.times(target, rows)
         if (np.abs(entered - self._recorder.at) > SAME_SECONDS).any():
             columns["times"] = entered.round(4).tolist()
         if target == ExecutionState.FINISHED:
-            columns["deployed"] = table.stamps[ExecutionState.DEPLOYING][rows].round(4).tolist()
-            columns["running"] = table.stamps[ExecutionState.RUNNING][rows].round(4).tolist()
+            columns["deployed"] = table.times(ExecutionState.DEPLOYING, rows).round(4).tolist()
+            columns["running"] = table.times(ExecutionState.RUNNING, rows).round(4).tolist()
             columns["tokens"] = table.token[rows].tolist()
         return columns
 
@@ -79,13 +81,13 @@ class ExecutionOperations:
 
     def names(self, rows: Rows) -> tuple[Ints, Ints]:
         """Subtasks and attempt numbers of executions, int64."""
-        return self._table.index[rows].astype(np.int64), self._table.attempt[rows].astype(np.int64)
+        return self._table.index[rows].astype(np.int64), compact(self._table.attempt[rows].astype(np.int64))
 
     def cancel(self, vertex: ExecutionJobVertex, rows: Rows, reason: str) -> None:
         """Cancel these deployed executions."""
         if len(rows):
-            self.move(vertex.id, rows, ExecutionState.CANCELING, cause=reason)
-            self._recorder.emit(Cancel(vertex.id, *self.names(rows), reason))
+            names = self.move(vertex.id, rows, ExecutionState.CANCELING, cause=reason)
+            self._recorder.emit(Cancel(vertex.id, *names, reason))
 
     def drop(self, vertex: ExecutionJobVertex, rows: Rows, reason: str) -> None:
         """Notes that these executions will not be deployed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Floats, Ints
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.sizes import is_measured
 from firesteel.scheduler.kernel import commands as c
@@ -28,6 +28,8 @@ class Ending:
         self._plane = plane
         self._watch = watch
         self._tell = tell
+        self._ended: tuple[Ints, Floats] = np.empty(0, np.int64), np.empty(0)
+        """Executions that have just ended, ascending, and when."""
 
     def tell_of_ends(self) -> None:
         plane = self._plane
@@ -36,13 +38,18 @@ class Ending:
             return
         ended = plane.cluster.ends[slots]
         rows = plane.cluster.vacate(slots)
-        plane.runs.ended[rows] = ended
+        self.ended_at(rows, ended)
         self.end(rows)
         for group in plane.by_vertex(rows):
             parts = group.reshape(-1, 1) if plane.world.one_by_one else [np.sort(group)]
             for part in parts:
                 self._tell_of(part)
         plane.runs.forget(rows)
+
+    def ended_at(self, rows: Ints, times: Floats) -> None:
+        """Notes when the executions ended that are told of next."""
+        order = np.argsort(rows)
+        self._ended = rows[order], times[order]
 
     def end(self, rows: Ints) -> None:
         """They leave their slots."""
@@ -133,7 +140,7 @@ class Ending:
             tokens=tokens,
             deployed_at=runs.started[rows],
             running_at=runs.started[rows] + LAUNCH_SECONDS,
-            finished_at=runs.ended[rows],
+            finished_at=self._ended[1][np.searchsorted(self._ended[0], rows)],
             rows_in=np.zeros(len(rows), np.int64),  # bytes are made up, and have no rows
             bytes_in=read,
             rows_out=np.zeros(len(rows), np.int64),

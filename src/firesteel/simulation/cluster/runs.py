@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Floats, Ints
+from firesteel.model.arrays import Floats, Ints, constant, grown, written
 from firesteel.scheduler.kernel.commands import Deploy
 from firesteel.simulation.violation import check
 
 NO_RUN = -1
+_COLUMNS = {
+    **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started"), 0),
+    **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
+    **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
+}
+"""What new rows have there."""
 Rows = NDArray[np.int32]
 
 
@@ -51,32 +58,13 @@ class Deployment:
 class Runs:
     """A row per execution. Row ``r`` reports its result under the token ``r + 1``."""
 
-    _KINDS = (
-        ("vertex", np.int32),
-        ("subtask", np.int32),
-        ("attempt", np.int32),
-        ("deployment", np.int32),
-        ("prior", np.int32),
-        ("state", np.int8),
-        ("slot", np.int32),
-        ("node", np.int32),
-        ("cancelled", np.bool_),
-        ("fails", np.bool_),
-        ("delivered", np.bool_),
-        ("rejected", np.bool_),
-        ("retires", np.bool_),
-        ("mirror", np.bool_),
-        ("started", np.float64),
-        ("ended", np.float64),
-    )
-
     def __init__(self, vertices: int) -> None:
         self.size = 0
-        self.vertex = np.empty(0, np.int32)
+        self.vertex: NDArray[np.signedinteger[Any]] = np.empty(0, np.min_scalar_type(-max(1, vertices)))
         self.subtask = np.empty(0, np.int32)
-        self.attempt = np.empty(0, np.int32)
+        self.attempt: Rows = constant(0, np.int32(0))
         self.deployment = np.empty(0, np.int32)
-        self.prior = np.empty(0, np.int32)
+        self.prior: Rows = constant(0, np.int32(NO_RUN))
         self.state = np.empty(0, np.int8)
         self.slot = np.empty(0, np.int32)
         self.node = np.empty(0, np.int32)
@@ -91,7 +79,6 @@ class Runs:
         self.mirror = np.empty(0, np.bool_)
         """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
-        self.ended = np.empty(0, np.float64)
         self._newest: list[Rows] = [np.empty(0, np.int32) for _ in range(vertices)]
         self.deployments: list[Deployment | None] = []
         """None: all of its executions have ended."""
@@ -114,8 +101,9 @@ class Runs:
         check(not many, f"more than {most} attempts of a subtask of vertex {command.vertex} are under way")
         rows = self._append(len(command.subtasks))
         self.mirror[rows[prior != NO_RUN]] = beside > 0
-        self.vertex[rows], self.subtask[rows], self.attempt[rows] = command.vertex, command.subtasks, command.attempts
-        self.prior[rows], self.deployment[rows] = prior, len(self.deployments)
+        self.vertex[rows], self.subtask[rows] = command.vertex, command.subtasks
+        self.deployment[rows] = len(self.deployments)
+        self.attempt, self.prior = written(self.attempt, rows, command.attempts), written(self.prior, rows, prior)
         newest[command.subtasks] = rows
         self.deployments.append(deployment)
         return rows
@@ -143,7 +131,8 @@ class Runs:
     def is_of_another(self, token: int, vertex: int, subtask: int, attempt: int) -> None:
         """The result with this token, which another job has written, is this execution's, and the scheduler is told of it."""
         row = token - 1
-        self.vertex[row], self.subtask[row], self.attempt[row], self.delivered[row] = vertex, subtask, attempt, True
+        self.vertex[row], self.subtask[row], self.delivered[row] = vertex, subtask, True
+        self.attempt = written(self.attempt, np.array([row]), attempt)
 
     def siblings(self, row: int) -> list[int]:
         """Other attempts of the same subtask, the newest first."""
@@ -156,9 +145,9 @@ class Runs:
     def again(self, row: int) -> int:
         """A row for the result that a second run of the same execution reports: only its token is another one."""
         twin = int(self._append(1)[0])
-        for name, _ in self._KINDS:
+        for name in _COLUMNS:
             column = getattr(self, name)
-            column[twin] = column[row]
+            setattr(self, name, written(column, np.array([twin]), column[row]))
         self.state[twin], self.cancelled[twin] = RunState.TOLD, True
         self.delivered[twin] = self.mirror[twin] = False
         return twin
@@ -225,13 +214,10 @@ class Runs:
     def _append(self, count: int) -> Ints:
         end = self.size + count
         if end > len(self.vertex):
-            grown = max(end, len(self.vertex) * 5 // 4)
-            for name, kind in self._KINDS:
-                column = np.zeros(grown, kind)
-                column[: self.size] = getattr(self, name)[: self.size]
-                setattr(self, name, column)
+            size = max(end, len(self.vertex) * 5 // 4)
+            for name, value in _COLUMNS.items():
+                setattr(self, name, grown(getattr(self, name), size, value))
         rows = np.arange(self.size, end, dtype=np.int64)
-        self.slot[rows], self.node[rows] = -1, -1
         self.size = end
         return rows
 

@@ -27,11 +27,11 @@ class Wish:
 class _Waiting:
     """Rows in order; ``gangs``: a number per row, rows of a gang (neighbours) start together. None: each on its own."""
 
-    rows: Ints
+    rows: NDArray[np.int32]
     gangs: Ints | None = None
     wish: Wish | None = None
 
-    def next(self, most: int) -> Ints:
+    def next(self, most: int) -> NDArray[np.int32]:
         """Takes up to ``most`` rows, never a part of a gang."""
         count = min(most, len(self.rows))
         if self.gangs is not None and count < len(self.rows):
@@ -68,15 +68,15 @@ class SlotQueue:
         return sum(len(entry.rows) for lane in self._lanes for entry in lane)
 
     def put(self, rows: Ints, wish: Wish | None = None, *, urgent: bool = False) -> None:
-        self._lanes[0 if urgent else 1].append(_Waiting(rows, None, wish))
+        self._lanes[0 if urgent else 1].append(_Waiting(rows.astype(np.int32), None, wish))
 
     def put_gangs(self, rows: Ints, gangs: Ints) -> None:
         """``gangs`` must be ascending."""
-        self._lanes[1].append(_Waiting(rows, gangs))
+        self._lanes[1].append(_Waiting(rows.astype(np.int32), gangs))
 
     def take(self, free: Ints, node_of: Ints, alive: Mask, now: float) -> tuple[Ints, Ints]:
         """Returns the executions that run next, and the slot of each. ``free``: slots; ``node_of``: of each slot; ``alive``: nodes."""
-        taken: list[Ints] = []
+        taken: list[NDArray[np.int32]] = []
         slots: list[Ints] = []
         for lane in self._lanes:
             passed: list[_Waiting] = []
@@ -95,7 +95,7 @@ class SlotQueue:
             lane.extendleft(reversed(passed))
         if not taken:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        return np.concatenate(taken), np.concatenate(slots)
+        return np.concatenate(taken).astype(np.int64), np.concatenate(slots)
 
     def drop(self, rows: Ints, size: int) -> None:
         """Drops executions that do not want a slot any more. ``size``: rows of the table."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.model.arrays import Ints
+from firesteel.model.arrays import Ints, grown
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel.commands import LoadSizes, MergedObjects, StoreSizes
 from firesteel.simulation.cluster.merged import MergedBook
@@ -66,7 +66,7 @@ class Storage:
         self._deleted: Bits = np.zeros(0, kind)
         self._damaged: Bits = np.zeros(0, kind)
         self._node = np.zeros(0, np.int32)
-        self._vertex = np.zeros(0, np.int32)
+        self._vertex = np.zeros(0, np.min_scalar_type(len(graph.vertices)))
         self.version = np.zeros(len(graph.datasets), np.int64)
         """Changes of a data set's objects that a reader could notice."""
         self.merged = MergedBook()
@@ -225,10 +225,5 @@ class Storage:
         have = len(self._node)
         if size <= have:
             return
-        grown = max(size, have * 5 // 4)
-
-        def longer(column: NDArray[np.generic]) -> NDArray[np.generic]:
-            return np.concatenate([column, np.zeros(grown - have, column.dtype)])
-
         for name in ("_there", "_written", "_deleted", "_damaged", "_node", "_vertex"):
-            setattr(self, name, longer(getattr(self, name)))
+            setattr(self, name, grown(getattr(self, name), max(size, have * 5 // 4), 0))

@@ -111,7 +111,7 @@ class FaultInjection:
             one = np.array([row])
             if plane.runs.fails[row] or self._ending.missing(one)[1]:
                 continue
-            plane.runs.ended[one] = plane.clock.now
+            self._ending.ended_at(one, np.array([plane.clock.now]))
             event = self._ending.finished(one, one + 1)
             plane.storage.write(
                 event.vertex, [p.dataset for p in event.reports.partitions], one + 1, plane.runs.node[one]
