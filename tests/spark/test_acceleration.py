@@ -77,7 +77,11 @@ def test_an_action_gives_what_it_gave(spark, items, options, action):
 def test_columns_of_one_name_stay_apart(spark, items, options, action):
     act = ACTIONS[action]
     frame = spark.table("items").groupBy("k").agg({"n": "sum"}).orderBy(F.desc("k"))
-    twice = frame.join(spark.table("items"), "k", "left").select(frame.k, "*", F.col("n").alias("k")).orderBy(F.col("n").desc())
+    twice = (
+        frame.join(spark.table("items"), "k", "left")
+        .select(frame.k, "*", F.col("n").alias("k"))
+        .orderBy(F.col("n").desc())
+    )
 
     def said():
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import runpy
 import signal
 import site
@@ -57,6 +58,7 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
     path = str(script.absolute())  # as Python has __file__ of a script, which may change its working directory
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(script.resolve().parent))
+    _activate()
     try:
         names = runpy.run_path(path, run_name=name)
         return 0 if then is None else then(names)
@@ -72,6 +74,14 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
     except BaseException as error:
         _print_own_trace(error, path)
         return 1
+
+
+def _activate() -> None:
+    """Puts the programs of this virtual environment first on the PATH: for the sessions that a script makes, PySpark looks there for python3."""
+    here = os.path.dirname(sys.executable)  # noqa: PTH120 - a link is not followed
+    path = os.environ.get("PATH", "")
+    if sys.prefix != sys.base_prefix and here not in path.split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([here, path]) if path else here
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,12 @@ def test_a_script_that_goes_to_another_directory_finds_itself(run, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert run_script(Path("script.py"), []) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'script.py'} {tmp_path / 'script.py'}\n"
+
+
+def test_a_script_finds_the_python_of_its_environment_though_that_is_not_activated(run, monkeypatch):
+    monkeypatch.setenv("PATH", os.defpath)
+    code, out, _ = run("import os, shutil; print(os.path.dirname(shutil.which('python3')))")
+    assert (code, out) == (0, f"{os.path.dirname(sys.executable)}\n")
 
 
 def test_a_sentence_of_ours_and_the_line_of_the_script(run, tmp_path):
