@@ -47,7 +47,7 @@ def test_a_script_that_goes_to_another_directory_finds_itself(run, tmp_path, mon
 def test_a_script_finds_the_python_of_its_environment_though_that_is_not_activated(run, monkeypatch):
     monkeypatch.setenv("PATH", os.defpath)
     code, out, _ = run("import os, shutil; print(os.path.dirname(shutil.which('python3')))")
-    assert (code, out) == (0, f"{os.path.dirname(sys.executable)}\n")
+    assert (code, out) == (0, f"{Path(sys.executable).parent}\n")
 
 
 def test_a_sentence_of_ours_and_the_line_of_the_script(run, tmp_path):
