@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import os
 import runpy
@@ -13,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from firesteel.cli import CANCELLED
@@ -55,12 +56,11 @@ def run_script(script: Path, arguments: list[str], *, name: str = "__main__", th
 
 
 def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> int:
-    path = str(script.absolute())  # as Python has __file__ of a script, which may change its working directory
-    sys.argv = [path, *arguments]
+    sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     _activate()
     try:
-        names = runpy.run_path(path, run_name=name)
+        names = _names_of(script, name)
         return 0 if then is None else then(names)
     except FiresteelError as error:
         return report(error)
@@ -72,8 +72,27 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
     except SystemExit as end:
         return _exit_code(end)
     except BaseException as error:
-        _print_own_trace(error, path)
+        _print_own_trace(error, script)
         return 1
+
+
+def _names_of(script: Path, name: str) -> dict[str, Any]:
+    """Runs it as Python does: its ``__file__`` is absolute, for it may go to another directory. What is not source, such as an archive, is runpy's."""
+    if script.suffix != ".py":
+        return runpy.run_path(str(script), run_name=name)
+    path = str(script.absolute())
+    module = ModuleType(name)
+    vars(module).update(__file__=path, __builtins__=builtins)
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        exec(compile(script.read_bytes(), path, "exec", dont_inherit=True), vars(module))
+        return vars(module)
+    finally:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
 
 
 def _activate() -> None:
@@ -134,10 +153,10 @@ def _is_users(file: str) -> bool:
     return not file.startswith("<") and not any(Path(file).is_relative_to(folder) for folder in foreign)
 
 
-def _print_own_trace(error: BaseException, path: str) -> None:
+def _print_own_trace(error: BaseException, script: Path) -> None:
     """As Python would, from the script's first line on: neither our frames before it nor runpy's."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+    trace, own = error.__traceback__, (str(script), str(script.absolute()))
+    while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
 

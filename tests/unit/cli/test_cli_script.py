@@ -37,11 +37,11 @@ def test_a_script_is_main_with_its_arguments_and_its_neighbours(run, tmp_path):
 
 def test_a_script_that_goes_to_another_directory_finds_itself(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "script.py").write_text(
-        "import os; from firesteel.spark.recovery.header import main_script; os.chdir('/'); print(__file__, main_script())"
+        "import os, sys; from firesteel.spark.recovery.header import main_script; os.chdir('/'); print(*sys.argv, __file__, main_script())"
     )
     monkeypatch.chdir(tmp_path)
     assert run_script(Path("script.py"), []) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'script.py'} {tmp_path / 'script.py'}\n"
+    assert capsys.readouterr().out == f"script.py {tmp_path / 'script.py'} {tmp_path / 'script.py'}\n"
 
 
 def test_a_script_finds_the_python_of_its_environment_though_that_is_not_activated(run, monkeypatch):
