@@ -20,7 +20,7 @@ _COLUMNS = {
     **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
     **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
 }
-"""The values of new rows there."""
+"""Columns, and the value that new rows have there."""
 Rows = NDArray[np.int32]
 
 
