@@ -113,7 +113,7 @@ _RESULTS = (
     Rule(REQUESTS, "results.reader:GateReader._index"),
     Rule(REQUESTS, "results.reader:GateReader._begin"),
     Rule(REQUESTS, "results.reader:GateReader._opened"),
-    Rule(REQUESTS, "results.reader:_slices"),
+    Rule(REQUESTS, "results.reader:GateReader._read_slices"),
     Rule(READ_BACK, "results.order.range_reader:*"),
     Rule(ORDERING, "results.order.*:*"),
 )

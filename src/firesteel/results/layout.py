@@ -23,7 +23,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,9 @@ _U64 = struct.Struct("<Q")
 _OF_ONE_JOB = re.compile(r"^d\d+-(p\d+)-a\d+-")
 SPARSE_SHARE = 4
 """A region lists only its non-empty subpartitions when they are fewer than one in this many."""
+_LIST_SEED, _BLOCK_SEED = 0x9E3779B1, 0x85EBCA77
+"""A block's checksum begins at the print of the object's name and these, times the list's number and the block's: it is valid in its own
+place only."""
 
 Words = NDArray[np.uint64]
 
@@ -72,20 +75,15 @@ def name_print(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(lasting.encode(), digest_size=8).digest(), "little")
 
 
-def _block_check(data: Any, name: int, number: int, block: int) -> int:
-    """``number``: of the list within the object. The start value makes a block valid in its own place only."""
-    return zlib.crc32(data, (name + 0x9E3779B1 * number + 0x85EBCA77 * block) & 0xFFFFFFFF)
-
-
 def _list_bytes(entries: int) -> int:
     return entries * ENTRY_BYTES + 8 * -(-entries // BLOCK_ENTRIES)
 
 
-def _encode_list(entries: Words, name: int, number: int) -> bytes:
+def _encode_list(entries: Words, seed: int) -> bytes:
     parts: list[bytes] = []
     for block, first in enumerate(range(0, len(entries), BLOCK_ENTRIES)):
         data = entries[first : first + BLOCK_ENTRIES].tobytes()
-        parts += [data, _block_check(data, name, number, block).to_bytes(8, "little")]
+        parts += [data, zlib.crc32(data, (seed + _BLOCK_SEED * block) & 0xFFFFFFFF).to_bytes(8, "little")]
     return b"".join(parts)
 
 
@@ -131,8 +129,9 @@ def encode_footer(regions: list[Region], seals: list[int], at: int, identity: Id
         done += len(messages) - 1
         rows += int(region.rows[-1])
         table.append(_REGION.pack(at, len(entries) - 1, len(messages) - 1, int(region.rows[-1])))
-        parts.append(_encode_list(entries, identity.name, 2 * number))
-        parts.append(_encode_list(messages, identity.name, 2 * number + 1))
+        seed = identity.name + 2 * number * _LIST_SEED
+        parts.append(_encode_list(entries, seed))
+        parts.append(_encode_list(messages, seed + _LIST_SEED))
         at += len(parts[-2]) + len(parts[-1])
     parts.append(keys)
     at += len(keys)
@@ -228,7 +227,7 @@ class ObjectIndex:
         self.tail = tail
         self.identity = identity
         self._table = _read_table(tail, identity, fetch)
-        self.start = min((row[0] for row in self._table), default=tail.size)
+        self.start = self._table[0][0] if self._table else tail.size
         """Offset at which the indexes begin and the messages end."""
 
     @property
@@ -296,49 +295,44 @@ def _read_slice(  # noqa: PLR0917
 ) -> Slice:
     low, high = bounds
     at, entry_count, message_count, _ = row
-    place = _List(at, entry_count + 1, identity.name, 2 * region)
+    seed = identity.name + 2 * region * _LIST_SEED
     if entry_count == identity.subpartitions:
-        entries = _entries(tail, fetch, place, low, high + 1)
+        entries = _entries(tail, fetch, (at, entry_count + 1, seed), low, high + 1)
     else:
-        entries = _entries(tail, fetch, place, 0, entry_count + 1)
+        entries = _entries(tail, fetch, (at, entry_count + 1, seed), 0, entry_count + 1)
         # the first listed subpartition at or after each asked one; the last entry stands for the end
         entries = entries[np.searchsorted(entries[:, 2] & 0xFFFFFFFF, np.arange(low, high + 1))]
-    begin, end = int(entries[0, 0]), int(entries[-1, 0])
-    first = int(entries[0, 2]) >> 32
-    last = first if begin == end else min((int(entries[-1, 2]) >> 32) + 1, message_count)
-    place = _List(at + _list_bytes(entry_count + 1), message_count + 1, identity.name, 2 * region + 1)
+    begin, end = entries.item(0), entries.item(-3)
+    first = entries.item(2) >> 32
+    last = first if begin == end else min((entries.item(-1) >> 32) + 1, message_count)
+    place = at + _list_bytes(entry_count + 1), message_count + 1, seed + _LIST_SEED
     messages = _entries(tail, fetch, place, first, last + 1)
-    if last - first > 1 and messages[-2, 1] >= end:
+    if last - first > 1 and messages.item(-5) >= end:
         messages = messages[:-1]  # the range ends where its last message begins
     return Slice(entries[:, 0], entries[:, 1], messages[:, 0], messages[:, 1], messages[:-1, 2])
 
 
-class _List(NamedTuple):
-    """A list of entries in an object."""
-
-    at: int
-    length: int
-    name: int
-    number: int
-
-
-def _entries(tail: Tail, fetch: Fetch, place: _List, first: int, last: int) -> NDArray[np.int64]:
-    """Entries [first, last) of a list, read and checked by whole blocks: (n, 3), a copy."""
+def _entries(tail: Tail, fetch: Fetch, place: tuple[int, int, int], first: int, last: int) -> NDArray[np.int64]:
+    """Entries [first, last) of the list at ``place`` (offset, length, seed), read and checked by whole blocks: (n, 3), a copy."""
+    at, length, seed = place
     block, end_block = first // BLOCK_ENTRIES, -(-last // BLOCK_ENTRIES)
     begin = block * _BLOCK_BYTES
-    size = min(end_block * _BLOCK_BYTES, _list_bytes(place.length)) - begin
-    data = tail.read(place.at + begin, size, fetch)
+    size = min(end_block * _BLOCK_BYTES, _list_bytes(length)) - begin
+    data = tail.read(at + begin, size, fetch)
+    skipped = (first - block * BLOCK_ENTRIES) * ENTRY_BYTES
+    wanted = slice(skipped, skipped + (last - first) * ENTRY_BYTES)
     if end_block - block == 1:
-        entries = _block(data, place, block)
+        content = bytes(_block(data, seed + _BLOCK_SEED * block)[wanted])
     else:
-        blocks = [data[at : at + _BLOCK_BYTES] for at in range(0, size, _BLOCK_BYTES)]
-        entries = np.concatenate([_block(each, place, number) for number, each in enumerate(blocks, block)])
-    return entries[first - block * BLOCK_ENTRIES : last - block * BLOCK_ENTRIES].copy()
+        blocks = enumerate(range(0, size, _BLOCK_BYTES), block)
+        parts = [_block(data[at : at + _BLOCK_BYTES], seed + _BLOCK_SEED * number) for number, at in blocks]
+        content = b"".join(parts)[wanted]
+    return np.frombuffer(content, I64).reshape(-1, 3)
 
 
-def _block(data: memoryview, place: _List, block: int) -> NDArray[np.int64]:
+def _block(data: memoryview, seed: int) -> memoryview:
     """The entries of one block, checked. Raises Damaged."""
     content = data[:-8]
-    if _block_check(content, place.name, place.number, block) != _U64.unpack_from(data, len(content))[0]:
+    if zlib.crc32(content, seed & 0xFFFFFFFF) != _U64.unpack_from(data, len(content))[0]:
         raise Damaged("has a damaged index (checksum differs)")
-    return np.frombuffer(content, I64).reshape(-1, 3)
+    return content

@@ -166,8 +166,7 @@ class _Merge:
             yield own_object(given.dataset, partition, given.attempts, given.tokens, given.partitions)
 
     def _object(self, name: ObjectName) -> Any:
-        identity = layout.Identity(self._given.num_subpartitions, self._print, layout.name_print(name.name))
-        return self._objects.object(name.name, identity)
+        return self._objects.object(name.name, self._given.num_subpartitions, self._print)
 
     def _index(self, name: ObjectName) -> list[Slice]:
         with blaming(name, self._given.dataset, self._store):

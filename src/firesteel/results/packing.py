@@ -101,11 +101,10 @@ def _without_pad(stored: pa.Buffer, seal: int) -> pa.Buffer:
 
 def checksum(data: Any) -> int:
     """32 bits of a run of bytes, which should begin at a multiple of 8."""
+    if len(data) < _SUMMED_BYTES:
+        return zlib.crc32(data)
     view = memoryview(data)
-    summed = len(view) // (8 * _LANES) * (8 * _LANES) if len(view) >= _SUMMED_BYTES else 0
-    check = zlib.crc32(view[summed:])
-    if summed:
-        words = np.frombuffer(view[:summed], "<u8").reshape(-1, _LANES)
-        check = zlib.crc32(np.add.reduce(words, axis=0), check)
-        check = zlib.crc32(np.add.reduce(words, axis=1), check)
-    return check
+    summed = len(view) // (8 * _LANES) * (8 * _LANES)
+    words = np.frombuffer(view[:summed], "<u8").reshape(-1, _LANES)
+    check = zlib.crc32(np.add.reduce(words, axis=0), zlib.crc32(view[summed:]))
+    return zlib.crc32(np.add.reduce(words, axis=1), check)

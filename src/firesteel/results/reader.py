@@ -40,6 +40,8 @@ INDEX_CACHE_BYTES = 16 << 20
 GATHER_ROWS = 4096
 GATHER_BYTES = 4 << 20
 """Small slices of many producers are joined until they have so many rows, or hold so many bytes in memory."""
+SMALL_BYTES = 4 << 10
+"""Memory that a few rows may keep beyond what they need."""
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
 _T = TypeVar("_T")
@@ -48,6 +50,8 @@ Rect = tuple[int, int, int, int]
 Share = tuple[int, int]
 """(part, parts)."""
 WHOLE: Share = (0, 1)
+_Key = tuple[str, int, int, Share]
+"""Object, and a rectangle of it."""
 
 
 Merged = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -87,7 +91,7 @@ def own_object(
 ) -> ObjectName:
     """The object of one partition, among the columns of a gate."""
     place = partition if partitions is None else int(np.searchsorted(partitions, partition))
-    attempt, token = int(attempts[place]), int(tokens[place])
+    attempt, token = attempts.item(place), tokens.item(place)
     return ObjectName(object_name(dataset, partition, attempt, token), partition, attempt, token)
 
 
@@ -103,7 +107,7 @@ class _Target(NamedTuple):
     share: Share = WHOLE
 
     @property
-    def key(self) -> tuple[str, int, int, Share]:
+    def key(self) -> _Key:
         return self.source.name, self.rect_low, self.rect_high, self.share
 
     @property
@@ -163,7 +167,7 @@ class GateReader:
         self._rects, self._shares = _joined_rects(numbers, None if shares is None else shares.tolist())
         self._gap = LOCAL_GAP_BYTES if store.is_local else REMOTE_GAP_BYTES
         self._objects = cache or ObjectCache(store)
-        self._cache: dict[tuple[str, int, int, Share], list[Slice]] = {}
+        self._cache: dict[_Key, list[Slice]] = {}
         self._cache_bytes = 0
         self.rows_read = 0
         self.bytes_read = 0
@@ -174,17 +178,18 @@ class GateReader:
             return 0, np.zeros(0, np.int64)
         first = min(rect[2] for rect in self._rects)
         sizes = np.zeros(max(rect[3] for rect in self._rects) - first, np.int64)
+        before = {(low, high): np.zeros(high - low + 1, np.int64) for _, _, low, high in self._rects}
         for target, index in self._fetched(self._targets(None, None), self._index):
-            self._keep(target, index)
             for piece in index:
-                sizes[target.rect_low - first : target.rect_high - first] += piece.plain[1:] - piece.plain[:-1]
+                before[target.rect_low, target.rect_high] += piece.plain
+        for (low, high), each in before.items():
+            sizes[low - first : high - first] += np.diff(each)
         return first, sizes
 
     def num_rows(self) -> int:
         """Rows of all subpartitions within the rectangles."""
         rows = 0
-        for target, index in self._fetched(self._targets(None, None), self._index):
-            self._keep(target, index)
+        for _, index in self._fetched(self._targets(None, None), self._index):
             rows += sum(int(piece.rows[-1] - piece.rows[0]) for piece in index)
         return rows
 
@@ -203,7 +208,6 @@ class GateReader:
     def _slices(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[pa.RecordBatch]:
         targets = self._targets(subpartition_from, subpartition_to)
         for target, (index, chunks, first) in self._fetched(targets, self._begin):
-            self._keep(target, index)
             if first is None:
                 continue
             with blaming(target.source, self._dataset, self._store):
@@ -213,7 +217,8 @@ class GateReader:
                     for chunk in chunks[1:]:
                         yield from self._decoded(chunk, source.read(chunk.begin, chunk.end), target)
             low, high = target.places
-            self.bytes_read += sum(int(piece.plain[high] - piece.plain[low]) for piece in index)
+            for piece in index:
+                self.bytes_read += piece.plain.item(high) - piece.plain.item(low)
 
     def _fetched(self, targets: Iterable[_T], fetch: Callable[[_T], _F]) -> Iterator[tuple[_T, _F]]:
         return fetched(targets, fetch, self._threads)
@@ -246,14 +251,17 @@ class GateReader:
 
     def _index(self, target: _Target) -> list[Slice]:
         """Returns the slices of the rectangle's subpartitions in the object, one per region that has rows there."""
-        if (index := self._cache.get(target.key)) is not None:
-            return index
-        with self._opened(target.source) as source:
-            return _slices(source, target)
+        key = target.key
+        index = self._cache.get(key)
+        if index is None:
+            with self._opened(target.source) as source:
+                index = self._read_slices(source, target, key)
+        return index
 
     def _begin(self, target: _Target) -> tuple[list[Slice], list[Chunk], pa.Buffer | None]:
         """The index, what to read, and the first of it, if the target has any rows; in one opening at most."""
-        index = self._cache.get(target.key)
+        key = target.key
+        index = self._cache.get(key)
         if index is not None:
             chunks = chunks_of(index, *target.places, self._gap)
             held = self._objects.held(target.source.name, chunks[0].begin, chunks[0].end) if chunks else None
@@ -261,18 +269,20 @@ class GateReader:
                 return index, chunks, held
         with self._opened(target.source) as source:
             if index is None:
-                index = _slices(source, target)
+                index = self._read_slices(source, target, key)
             chunks = chunks_of(index, *target.places, self._gap)
             return index, chunks, source.read(chunks[0].begin, chunks[0].end) if chunks else None
 
-    def _keep(self, target: _Target, index: list[Slice]) -> None:
-        key = target.key
-        if key in self._cache:
-            return
-        size = sum(piece.nbytes for piece in index)
-        if self._cache_bytes + size <= INDEX_CACHE_BYTES:
+    def _read_slices(self, source: StoredObject, target: _Target, key: _Key) -> list[Slice]:
+        """The target's rectangle in the object: what its share leaves of it."""
+        index = source.index().slices(target.rect_low, target.rect_high, source.fetch)
+        if target.share != WHOLE:
+            index = shared(index, target.share)
+        size = sum([piece.nbytes for piece in index])
+        if self._cache_bytes + size <= INDEX_CACHE_BYTES:  # of several threads each may go beyond it by one
             self._cache[key] = index
             self._cache_bytes += size
+        return index
 
     def _decoded(self, chunk: Chunk, data: pa.Buffer, target: _Target) -> Iterator[pa.RecordBatch]:
         """The target's rows in the messages of a chunk."""
@@ -280,10 +290,9 @@ class GateReader:
         schema = self._schema if self._plain else self._stored
         for piece, number in chunk.messages:
             batch = decode_message(data, chunk.begin, piece, number, schema)
-            first = int(piece.message_rows[number])
-            begin, end = int(piece.rows[low]), int(piece.rows[high])
-            cut = max(begin - first, 0)
-            rows = min(end - first, batch.num_rows) - cut
+            first = piece.message_rows.item(number)
+            cut = max(piece.rows.item(low) - first, 0)
+            rows = min(piece.rows.item(high) - first, batch.num_rows) - cut
             yield batch if rows == batch.num_rows else compact(batch.slice(cut, rows))
 
     def _declared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -306,8 +315,8 @@ class GateReader:
 
     def _opened(self, source: ObjectName) -> _Opened:
         """The object, opened when first read. What goes wrong with it inside becomes a PartitionException."""
-        identity = layout.Identity(self._subpartitions, self._print, layout.name_print(source.name))
-        return _Opened(source, self._dataset, self._store, self._objects.object(source.name, identity))
+        opened = self._objects.object(source.name, self._subpartitions, self._print)
+        return _Opened(source, self._dataset, self._store, opened)
 
 
 def blaming(source: ObjectName, dataset: int, store: ResultStore) -> _Blaming:
@@ -338,10 +347,12 @@ class _Blaming:
 class _Opened:
     """An object to be read inside of a ``with``, which blames it as ``blaming`` does."""
 
-    __slots__ = ("_blaming", "_object")
+    __slots__ = ("_dataset", "_object", "_source", "_store")
 
     def __init__(self, source: ObjectName, dataset: int, store: ResultStore, opened: StoredObject) -> None:
-        self._blaming = _Blaming(source, dataset, store)
+        self._source = source
+        self._dataset = dataset
+        self._store = store
         self._object = opened
 
     def __enter__(self) -> StoredObject:
@@ -353,7 +364,8 @@ class _Opened:
         if isinstance(error, Exception):
             self._object.discard()
         self._object.close()
-        self._blaming.__exit__(kind, error, trace)
+        if error is not None:
+            _blame(error, self._source, self._dataset, self._store)
 
 
 def _blame(error: BaseException, source: ObjectName, dataset: int, store: ResultStore) -> None:
@@ -377,19 +389,19 @@ def _blame(error: BaseException, source: ObjectName, dataset: int, store: Result
 
 def decode_message(data: pa.Buffer, base: int, piece: Slice, number: int, schema: pa.Schema) -> pa.RecordBatch:
     """One message of a region, checked; ``data`` holds the object's bytes from ``base`` on. Raises Damaged."""
-    message = unpack(checked_message(data, base, piece, number), int(piece.message_seals[number]))
+    message = unpack(checked_message(data, base, piece, number), piece.message_seals.item(number))
     batch = pa.ipc.read_record_batch(message, schema)
-    if batch.num_rows != piece.message_rows[number + 1] - piece.message_rows[number]:
-        at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
+    if batch.num_rows != piece.message_rows.item(number + 1) - piece.message_rows.item(number):
+        at, to = piece.message_offsets.item(number), piece.message_offsets.item(number + 1)
         raise Damaged(f"holds another number of rows between bytes {at} and {to} than its index says")
     return batch
 
 
 def checked_message(data: pa.Buffer, base: int, piece: Slice, number: int) -> pa.Buffer:
     """The bytes of one message, as they are stored. Raises Damaged."""
-    at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
+    at, to = piece.message_offsets.item(number), piece.message_offsets.item(number + 1)
     message = data.slice(at - base, to - at)
-    if not is_sound(message, int(piece.message_seals[number])):
+    if not is_sound(message, piece.message_seals.item(number)):
         raise Damaged(f"is damaged between bytes {at} and {to} (checksum differs)")
     return message
 
@@ -398,7 +410,7 @@ def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
     """Returns the chunks to read of an object for places [low, high) of its index: parts with small gaps between them in one."""
     chunks: list[Chunk] = []
     for piece in index:
-        begin, end = int(piece.rows[low]), int(piece.rows[high])
+        begin, end = piece.rows.item(low), piece.rows.item(high)
         if begin >= end:
             continue
         # the messages that hold rows [begin, end) of the region
@@ -432,12 +444,6 @@ def _joined_rects(rects: list[list[int]], shares: list[list[int]] | None) -> tup
             joined.append((begin, end, low, high))
             joined_shares.append(share)
     return joined, joined_shares
-
-
-def _slices(source: StoredObject, target: _Target) -> list[Slice]:
-    """The target's rectangle in the object: what its share leaves of it."""
-    index = source.index().slices(target.rect_low, target.rect_high, source.fetch)
-    return index if target.share == WHOLE else shared(index, target.share)
 
 
 def shared(index: list[Slice], share: Share) -> list[Slice]:
@@ -487,6 +493,7 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows; copied when they are a small part of their message, so that who keeps them does not keep all of it."""
-    if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:
+    held = batch.get_total_buffer_size()
+    if held <= SMALL_BYTES or held <= SMALL_BYTES + 2 * batch.nbytes:  # what the rows alone need takes longer to say
         return batch
     return batch.take(pa.array(np.arange(batch.num_rows)))

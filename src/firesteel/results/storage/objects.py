@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from firesteel.results.layout import Damaged, Identity, ObjectIndex, Tail
+from firesteel.results.layout import Damaged, Identity, ObjectIndex, Tail, name_print
 from firesteel.results.storage.store import Input, ResultStore
 
 LOCAL_TAIL_BYTES = 4 << 10
@@ -95,8 +95,10 @@ class ObjectCache:
         self._indexes: _Kept[ObjectIndex] = _Kept(index_bytes)
         self._files: _Kept[Input] = _Kept(files)
         self._disk = None if disk is None else _IndexFiles(disk)
-        self.shared = files > 0
-        """Other readers will ask for other parts of the indexes."""
+        limit = LOCAL_INDEX_BYTES if store.is_local else REMOTE_INDEX_BYTES
+        self.index_bytes = limit if files else 0
+        """Indexes up to so long are fetched whole: other readers will ask for other parts of them."""
+        self._keeps_files = files > 0 and not store.is_local
         self._lock = threading.Lock()
         self._in_use: frozenset[str] | None = None
 
@@ -104,8 +106,9 @@ class ObjectCache:
         """The data sets that are read from now on; the others make room for them."""
         self._in_use = frozenset(f"d{dataset}" for dataset in datasets)
 
-    def object(self, name: str, identity: Identity) -> StoredObject:
-        return StoredObject(self._store, name, identity, self)
+    def object(self, name: str, subpartitions: int, schema: int) -> StoredObject:
+        """``schema``: its print, as of ``Identity``."""
+        return StoredObject(self._store, name, (subpartitions, schema), self)
 
     def index(self, name: str) -> ObjectIndex | None:
         return self._indexes.get(name)
@@ -127,10 +130,11 @@ class ObjectCache:
             return self._files.take(name)
 
     def give_file(self, name: str, file: Input) -> None:
-        unwanted = [file]
-        if self._files.limit and not self._store.is_local:
-            with self._lock:
-                unwanted = self._files.put(name, file, 1, self._in_use)
+        if not self._keeps_files:
+            file.close()
+            return
+        with self._lock:
+            unwanted = self._files.put(name, file, 1, self._in_use)
         for one in unwanted:
             one.close()
 
@@ -152,10 +156,13 @@ class ObjectCache:
 class StoredObject:
     """An object being read: opened when a byte is needed that is not at hand, given back to the cache when closed."""
 
-    def __init__(self, store: ResultStore, name: str, identity: Identity, cache: ObjectCache) -> None:
+    __slots__ = ("_cache", "_expected", "_file", "_index", "_store", "name")
+
+    def __init__(self, store: ResultStore, name: str, expected: tuple[int, int], cache: ObjectCache) -> None:
+        """``expected``: subpartitions and print of the schema."""
         self._store = store
         self.name = name
-        self._identity = identity
+        self._expected = expected
         self._cache = cache
         self._file: Input | None = None
         self._index: ObjectIndex | None = None
@@ -164,15 +171,14 @@ class StoredObject:
         """Returns the object's index, from the cache if it is known. Raises Damaged, and OSError as the store gave it."""
         if self._index is None:
             known = self._cache.index(self.name)
-            self._index = known if known is not None and known.identity == self._identity else self._read_index()
+            self._index = known if known is not None and known.identity[:2] == self._expected else self._read_index()
         return self._index
 
     def _read_index(self) -> ObjectIndex:
         saved = self._cache.load_tail(self.name)
-        local = self._store.is_local
         tail = saved or Tail(self._input().size, self._cache.tail_bytes, self.fetch)
-        index = ObjectIndex(tail, self._identity, self.fetch)
-        if self._cache.shared and index.length <= (LOCAL_INDEX_BYTES if local else REMOTE_INDEX_BYTES):
+        index = ObjectIndex(tail, Identity(*self._expected, name_print(self.name)), self.fetch)
+        if index.length <= self._cache.index_bytes:
             tail.extend(index.start, self.fetch)
         if saved is None:
             self._cache.save_tail(self.name, tail)

