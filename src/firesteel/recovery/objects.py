@@ -6,11 +6,12 @@ next object, and the old driver's next put finds it there.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,10 +24,10 @@ from firesteel.recovery.exclusive import ExclusivePut
 from firesteel.recovery.frames import MAGIC, DamagedLogError, frame, read
 from firesteel.recovery.log import ALIVE_SECONDS, FencedError
 from firesteel.results.storage.retry import retried
-from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, encode_records
+from firesteel.scheduler.recovery.records import AnyLogRecord, encode_records
 
 _NAME = re.compile(r"s(\d{8})\.fsl")
-_AT_ONCE = 32
+AT_ONCE = 32
 """Objects that are asked for at the same time."""
 SEGMENTS = "segments"
 """The entry of ``LogContents.read``: how many objects of the log were read."""
@@ -103,6 +104,19 @@ class ObjectPath:
 
         retried(send)
 
+    def copy_to(self, target: ObjectPath) -> None:
+        """Has the store copy it, as one request: nobody finds a part of it there. Raises FileNotFoundError where it is gone, OSError."""
+
+        def ask() -> None:
+            try:
+                self.fs.copy_file(self.path, target.path)
+            except OSError as error:  # which of them it is, the store does not say by a number
+                if self.fs.get_file_info(self.path).type is pafs.FileType.NotFound:
+                    raise FileNotFoundError(errno.ENOENT, "is gone", self.path) from error
+                raise
+
+        retried(ask)
+
     def create(self, data: bytes) -> bool:
         """Writes it where nothing is; True if so, or if this very object is there. Raises OSError."""
         return (
@@ -169,7 +183,7 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
             f"The log {directory.path} is damaged: of its {numbers[-1] + 1} objects {len(numbers)} are there."
         )
     places = [directory / _segment(number) for number in numbers]
-    with ThreadPoolExecutor(min(_AT_ONCE, len(places))) as pool:
+    with ThreadPoolExecutor(min(AT_ONCE, len(places))) as pool:
         found = list(pool.map(ObjectPath.read_bytes, places))
     entries: list[list[AnyLogRecord]] = []
     for place, data in zip(places, found, strict=True):
@@ -182,9 +196,9 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
     return entries, len(numbers)
 
 
-def claim(directory: ObjectPath, begin: int, driver: DriverBegan) -> bool:
-    """Continues the log by a driver's first word. False: another one was faster. Raises OSError."""
-    return (directory / _segment(begin)).create(MAGIC + frame([encode_records([driver])]))
+def claim(directory: ObjectPath, begin: int, words: Sequence[AnyLogRecord]) -> bool:
+    """Continues the log by a driver's first words. False: another one was faster. Raises OSError."""
+    return (directory / _segment(begin)).create(MAGIC + frame([encode_records(list(words))]))
 
 
 def _segment(number: int) -> str:

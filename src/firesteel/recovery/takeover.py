@@ -24,7 +24,7 @@ from firesteel.recovery.places import LOG, MARK, RUN, directory_name, job_and_ep
 from firesteel.recovery.retention import FINISHED, ORIGINS
 from firesteel.recovery.uses import USED
 from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
-from firesteel.scheduler.recovery.records import DriverBegan, Ended, LogHeader
+from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 
 NO_BASE = 0
 """Of a driver that has only taken over yet."""
@@ -177,7 +177,7 @@ def take_over(job: FoundJob) -> FoundJob:
     )  # a rename may be lost with the machine, and what was written after it be there
     if isinstance(job.directory, ObjectPath):
         directory = job.directory
-        is_ours = claim(directory / LOG, job.log.read[SEGMENTS], _myself(epoch))
+        is_ours = claim(directory / LOG, job.log.read[SEGMENTS], _first_words(job, epoch))
     else:
         directory = job.directory.with_name(directory_name(job.job_id, epoch))
         is_ours = _renamed(job.directory, directory)
@@ -194,13 +194,14 @@ def _renamed(directory: Path, to: Path) -> bool:
     return True
 
 
-def _myself(epoch: int) -> DriverBegan:
-    """The first word of a driver that takes a job over; its second one says what it does there."""
+def _first_words(job: FoundJob, epoch: int) -> list[AnyLogRecord]:
+    """Of a driver that takes the job over; the next ones say what it does there. A job that has ended has ended yet, whoever has what it left."""
     mark = myself()
     host, pid, started = mark["host"], mark["pid"], mark["started"]
-    return DriverBegan(
+    began = DriverBegan(
         epoch=epoch, nonce=NO_BASE, host=host, pid=pid, started=started, application="", wall=time.time(), at=0.0
     )
+    return [began, *([] if job.ended is None else [job.ended])]
 
 
 def _who(job: FoundJob) -> str:

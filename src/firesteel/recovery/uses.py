@@ -11,6 +11,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG
 
 try:
@@ -68,9 +69,11 @@ def begin_use(directory: Path) -> Use | None:
     return None
 
 
-def end_uses(directory: Path) -> bool:
-    """From here on nobody can hold the job's results, as nobody could before if they are not for others, or somebody is removing them or was. False:
-    somebody holds them."""
+def end_uses(directory: Path | ObjectPath) -> bool:
+    """From here on nobody can hold the job's results, as nobody could before if they are not for others (on an object store they never are), or somebody
+    is removing them or was. False: somebody holds them."""
+    if isinstance(directory, ObjectPath):
+        return True
     path = directory / LOG / USED
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -19,7 +19,7 @@ from firesteel.recovery.log import FencedError, LogLost, Writer
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import find_job, find_jobs, take_over
 from firesteel.scheduler.kernel.records import JobPlanned
-from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
+from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
 from s3_server import s3_server
 
 
@@ -87,6 +87,18 @@ def test_a_job_goes_from_driver_to_driver(root):
         first.remove()
     third = take_over(find_job(root, "j"))
     assert (third.epoch, moments(third.log)) == (3, [1.0, 2.0, 3.0])
+
+
+def test_a_job_that_has_ended_has_ended_yet_when_another_takes_what_it_left(root):
+    """It is gone on with only by a driver that says so."""
+    begun(root).append(entry(Ended("FAILED", 5.0)))
+    first = take_over(find_job(root, "j"))
+    assert (first.epoch, first.ended, first.token_bases) == (2, Ended("FAILED", 5.0), {7})
+    again = take_over(find_job(root, "j"))
+    assert (again.epoch, again.ended) == (3, first.ended)
+    log = open_log(again.directory / "log", again.epoch, again.log.read)
+    log.append(entry(DriverBegan(3, 8, "far", 12, "s", "app", 1.0, 0.0)))
+    assert find_job(root, "j").ended is None
 
 
 def test_one_of_many_drivers_wins(root):

@@ -145,7 +145,7 @@ def _results(options: Any, job_id: str | None, age: float | None) -> tuple[list[
             raise UsageError(f"The results of job {job.job_id} stay: {job.obstacle()}.", hint="Wait for its end.")
         return [item(job)], []
     jobs = places.jobs()
-    dead = [job for job in jobs if job.left.owner in (Owner.KEPT, Owner.DEAD) or job.has_ended]
+    dead = [job for job in jobs if job.left.owner in (Owner.KEPT, Owner.DEAD) or (job.has_ended and not job.is_running)]
     others = [job for job in jobs if job not in dead]
     said = [f"Stays: {format_bytes(job.left.bytes)} of job {job.job_id}: {_why_it_stays(job)}." for job in others]
     return [item(job) for job in dead if age is None or time.time() - job.left.at > age], said

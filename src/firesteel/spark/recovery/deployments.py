@@ -33,7 +33,7 @@ from firesteel.scheduler.recovery.facts import DIGEST_BYTES, facts_of
 from firesteel.scheduler.recovery.reconcile import not_merged
 from firesteel.scheduler.recovery.records import Identified, Kept
 from firesteel.spark.recovery.corrections.identities import UNKNOWN, Identities, outputs_of
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
+from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, Link
 from firesteel.spark.recovery.gate import Execute, Gate, Now, Put
 from firesteel.spark.storage.cleaning import Cleaner
 
@@ -129,6 +129,7 @@ class Answered:
             start(command)
 
     def close(self) -> None:
+        self._kept.close()
         self._worker.close()
 
     def _found(self, command: Deploy, identity: bytes) -> list[tuple[int, FinishedExecution]]:
@@ -181,34 +182,29 @@ class Answered:
             self._port.put(self._failed(command, np.array([place for place, _ in found])))
 
     def _bring_all(self, command: Deploy, found: Sequence[tuple[int, FinishedExecution]]) -> None:
-        """One event for all that one event had told of."""
+        """Links their objects; one event for all that one event had told of."""
         datasets = outputs_of(self._compiled, command.vertex)
+        there = self._kept.link_all([link for place, one in found for link in _links(command, place, one, datasets)])
         failed: list[int] = []
         for _, run in groupby(found, lambda one: id(one[1].event)):
-            own = [(place, one) for place, one in run if self._bring(command, place, one, datasets, failed)]
+            own: list[tuple[int, FinishedExecution]] = []
+            for place, one in run:
+                gone = [dataset for dataset in datasets if not next(there)]
+                if self._does_without(gone, int(command.subtasks[place]), one.token):
+                    own.append((place, one))
+                else:
+                    failed.append(place)
             if own:
                 self._port.put(self._finished(command, own, datasets))
         if failed:
             self._port.put(self._failed(command, np.array(failed)))
 
-    def _bring(
-        self,
-        command: Deploy,
-        place: int,
-        one: FinishedExecution,
-        datasets: Sequence[int],
-        failed: list[int],
-    ) -> bool:
-        """Links its objects; False: one of them is gone, and is needed for certain."""
-        subtask, attempt = int(command.subtasks[place]), int(command.attempts[place])
-        graph = self._compiled.job_graph
-        for old, new in zip(one.datasets, datasets, strict=True):
-            if self._kept.link(one, old, object_name(new, subtask, attempt, one.token)):
-                continue
-            if graph.datasets[new].persistent:
-                failed.append(place)
-                return False
-            self._absent.setdefault(new, {})[subtask] = one.token
+    def _does_without(self, gone: Sequence[int], subtask: int, token: int) -> bool:
+        """``gone``: data sets of which the execution's objects are. False: one of them is needed for certain."""
+        if any(self._compiled.job_graph.datasets[dataset].persistent for dataset in gone):
+            return False
+        for dataset in gone:
+            self._absent.setdefault(dataset, {})[subtask] = token
         return True
 
     def _finished(
@@ -286,6 +282,13 @@ class Answered:
                 excused=True,
             )
         )
+
+
+def _links(command: Deploy, place: int, one: FinishedExecution, datasets: Sequence[int]) -> Iterator[Link]:
+    """Of the objects of one that answers the execution at this place. ``datasets``: that these are of now."""
+    subtask, attempt = int(command.subtasks[place]), int(command.attempts[place])
+    for old, new in zip(one.datasets, datasets, strict=True):
+        yield one, old, object_name(new, subtask, attempt, one.token)
 
 
 def _reads(ranges: InputRanges, partitions: ev.Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -220,7 +220,7 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
             reasons = [str(error).rstrip(".")]
             _refuse_half_published(compiled, found, reasons)
     correction = correction_of(found, present)
-    if correction.keeps and isinstance(found.directory, Path):  # objects elsewhere cannot be shared
+    if correction.keeps:
         _refuse_taken(compiled)
         correction = correction if is_taken else replace(correction, found=taking.take(found))
         decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
@@ -345,7 +345,7 @@ def beginning_of(
     if opened.same is not None:
         return GoesOn(job_id, log, opened.same.replayed, opened.same.carried, in_run=in_run)
     earlier = opened.earlier
-    if earlier is None or not isinstance(directory, Path):
+    if earlier is None:
         return FromNothing(job_id, log, in_run=in_run)
     return FromEarlier(
         job_id=job_id,
@@ -465,7 +465,7 @@ def _remove_rest(root: Path | ObjectPath, past: PastJob) -> None:
     for job in find_jobs(root):
         if job.job_id != past.job_id or not is_surely_dead(job):
             continue
-        if not isinstance(job.directory, Path) or end_uses(job.directory):
+        if end_uses(job.directory):
             quietly(lambda job=job: _remove(root, take_over(job)))
 
 

@@ -136,10 +136,11 @@ class JobStorage:
         of others. False: nobody could use it. Never raises."""
         reusable = self.reusable
         retain = self.retain if not finished else reusable.retain if reusable is not None and reusable.lines else 0.0
-        if self.directory is None or not retain or not (self.directory / LOG).is_dir():
-            return False
-        with suppress(StorageError, OSError):
-            size = {FINISHED: True, BYTES: sum(files_below(self.directory).values())} if finished else {}
+        with suppress(FiresteelError, OSError):
+            if not retain or not (self.folder / LOG).is_dir():
+                return False
+            files = files_below(self.directory) if finished and self.directory is not None else {}
+            size = {FINISHED: True, BYTES: sum(files.values())} if finished else {}
             origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
             self._mark({RETAIN: retain, ENDED: True, **origins, **size})
             return True
@@ -155,7 +156,7 @@ class JobStorage:
             left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
             last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
             for _, name in last[0 if finished else MOST_KEPT - 1 :]:
-                abandon_sinks(Path(self._path) / name)
+                abandon_sinks(self.folder.with_name(name))
                 self._remove(name)
 
     def leave_room(self, most: int) -> None:
@@ -260,6 +261,12 @@ class JobStorage:
             with suppress(FileNotFoundError):
                 retried(lambda: self._fs.delete_file(self._mark_path))
 
+    def remove_late(self) -> None:
+        """Another driver has had the job, and has removed all of it, as a missing mark says: so what this one has put there since goes. Never raises."""
+        with suppress(OSError, FiresteelError):
+            if not self.store.is_local and self._fs.get_file_info(self._mark_path).type is pafs.FileType.NotFound:
+                self.store.delete_all()
+
     def sweep(self) -> list[str]:
         """Removes what drivers that are no more left behind, and what is not kept any more; their job ids. Never raises."""
         removed: list[str] = []
@@ -279,9 +286,9 @@ class JobStorage:
 
     def _remove(self, directory: str) -> bool:
         """Removes the directory of a job that has ended, unless somebody uses it. Raises OSError, FiresteelError."""
-        if not end_uses(Path(self._path) / directory):
-            return False
         orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
+        if orphan.is_local and not end_uses(Path(self._path) / directory):
+            return False
         orphan.delete_all()
         if orphan.is_local:
             _remove_scratch(Path(f"{self._path}/{directory}{SCRATCH}"))
@@ -327,10 +334,10 @@ def _content(fs: Any, path: str) -> bytes:
         return stream.read()
 
 
-def abandon_sinks(directory: Path, *, but: Collection[tuple[int, int]] = ()) -> None:
+def abandon_sinks(directory: Path | ObjectPath, *, but: Collection[tuple[int, int]] = ()) -> None:
     """Removes what a job had staged for its sinks. ``directory``: its own; ``but``: vertices and places of sinks that somebody takes over."""
-    for path in sorted((directory / LOG).glob("sink-*.pkl")):
-        vertex, place = map(int, path.stem.split("-")[1:])
+    for path in (directory / LOG).glob("sink-*.pkl"):
+        vertex, place = map(int, path.name.removesuffix(".pkl").split("-")[1:])
         if (vertex, place) not in but:
             quietly(lambda path=path: pickle.loads(path.read_bytes()).abort([]))
 

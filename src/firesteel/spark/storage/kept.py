@@ -62,7 +62,8 @@ class KeptJob:
 
     @property
     def is_running(self) -> bool:
-        return self.left.owner is Owner.ALIVE and not self.has_ended
+        """Or another job that goes on from it does."""
+        return self.left.owner is Owner.ALIVE
 
     @property
     def half_published(self) -> list[Output]:
@@ -170,7 +171,7 @@ class KeptResults:
             job.left.owner not in (Owner.KEPT, Owner.DEAD) and not job.has_ended
         ):  # nobody can tell from here but by watching
             check_dead(find_job(job.directory.parent, job.job_id))
-        if isinstance(job.directory, Path) and not end_uses(job.directory):
+        if not end_uses(job.directory):
             raise FiresteelError(f"The results of job {job.job_id} stay: a running job uses them.")
         mine = JobStorage(self.root, job.job_id, "", epoch=self._taken(job))
         mine.claim()

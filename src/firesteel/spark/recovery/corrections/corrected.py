@@ -154,7 +154,7 @@ class CorrectedJob:
         """It decides as that one did."""
         return replace(given, costs=self.correction.costs() or given.costs, pinned=self.correction.pinned())
 
-    def kept(self, directory: Path) -> KeptObjects:
+    def kept(self, directory: Path | ObjectPath) -> KeptObjects:
         """``directory``: of the present job."""
         kept = KeptObjects(self.jobs, directory)
         staged = {id(one) for own in self.staged.values() for one in own.executions}
@@ -233,7 +233,6 @@ def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> 
 
 
 def _add(job: CorrectedJob, found: FoundJob, earlier: EarlierJob, taking: Taking) -> None:
-    assert isinstance(found.directory, Path), "objects elsewhere cannot be shared"
     job.jobs.append(LeftJob(found.job_id, found.directory, earlier))
     job.storages.append(taking.storage(found))
     job.origins |= found.origins

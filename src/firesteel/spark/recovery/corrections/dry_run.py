@@ -16,7 +16,7 @@ from firesteel.spark.recovery.corrections.reused import check_reuse, reused
 from firesteel.spark.recovery.header import JobIdentity, header_of, prints_of
 from firesteel.spark.recovery.resuming import Resume, goes_on, obstacles, rebuilt, recovery_mode, wanted_of
 from firesteel.spark.recovery.runs import BEGAN, script_run
-from firesteel.spark.storage.directories import kept_folder, open_root, storage_root
+from firesteel.spark.storage.directories import kept_folder, storage_root
 
 
 def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
@@ -31,7 +31,7 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
             f"{RECOVERY_DRY_RUN.key} says what a resume would do, and none is asked for, or no log of jobs is written.",
             hint=f"Write firesteel resume JOB --dry-run, or set {RESULTS_REUSE.key} = true.",
         )
-    root = Path(open_root(storage_root(options, shared=False))[1])
+    root = kept_folder(storage_root(options, shared=False))
     run = script_run(root, identity.run)
     if wanted.by_place:
         run.goes_on(identity, 0.0, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)

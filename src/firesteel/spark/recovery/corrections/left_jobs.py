@@ -11,6 +11,7 @@ from firesteel.journal.lookup import find
 from firesteel.options import STORAGE_DIR, Options
 from firesteel.recovery.takeover import find_job
 from firesteel.scheduler.kernel.records import JobPlanned
+from firesteel.spark.storage.directories import kept_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +39,6 @@ def left_by(job: str, options: Options) -> ScriptOfJob:
             f"Job {job_id} has left nothing to go on with, for its results had no place that lasts.",
             hint=f"Set {STORAGE_DIR.key} to a directory before you run a job that is to be resumed.",
         )
-    header = find_job(Path(directory).expanduser().absolute(), job_id).header
+    root = directory if "://" in directory else str(Path(directory).expanduser().absolute())
+    header = find_job(kept_folder(root), job_id).header
     return ScriptOfJob(job_id, header.script, tuple(header.arguments))

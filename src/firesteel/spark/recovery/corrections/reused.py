@@ -114,7 +114,7 @@ class ReusedJobs:
             costs |= {} if then is None else then.by_step
         return replace(given, costs=StepCosts(costs), pinned=pinned)
 
-    def kept(self, directory: Path) -> KeptObjects:
+    def kept(self, directory: Path | ObjectPath) -> KeptObjects:
         left = [LeftJob(used.correction.found.job_id, used.directory, used.correction.earlier) for used in self.jobs]
         self._kept = KeptObjects(left, directory, shared=True)
         for job in left:
