@@ -290,7 +290,7 @@ def test_from_the_command_line(tmp_path, on):
         return names
 
     script = (str(tmp_path / "job.py"), str(tmp_path))
-    end = run("run", *script)
+    end = run("run", "-O", "max-parallelism=7", *script)  # an option of the command line, which ``resume`` knows
     assert end.returncode == 1 and "not written yet" in end.stderr, end.stderr
     assert began() == ALL
     (tmp_path / "job.py").write_text(JOB.replace(FAILS, "").replace("RATE = 2", "RATE = 3"))
@@ -299,7 +299,7 @@ def test_from_the_command_line(tmp_path, on):
     assert "'read_parquet in -> read' is kept: 4 of 4 subtasks." in said.stdout, said.stdout
     assert "'sum' runs again: reads global RATE, 2 then, 3 now." in said.stdout, said.stdout
     assert began() == set()
-    end = run("run", "--resume", *script)
+    end = run("resume", "last")
     assert end.returncode == 0, end.stderr
     assert end.stdout == "".join(f"{row['h']} {row['t']}\n" for row in expected(rate=3))
     assert began() == {"sum", "last"}

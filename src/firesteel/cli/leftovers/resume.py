@@ -31,12 +31,13 @@ def resume(
 ) -> None:
     """Go on with a job that did not finish: its script, called as it was, keeps what is as it was.
 
-    The same as 'firesteel run --resume JOB SCRIPT ARGUMENTS'. Exit codes are those of 'run'.
+    The same as 'firesteel run --resume JOB SCRIPT ARGUMENTS' with the job's -O options. Exit codes are those of 'run'.
     """
     from firesteel.api.environment import set_defaults
     from firesteel.api.jobs.resumable import left_by
     from firesteel.cli.script import run_script
     from firesteel.options import RECOVERY_DRY_RUN, RECOVERY_RESUME, Layer, Options, Origin
+    from firesteel.options.registry import ON_COMMAND_LINE
 
     given = given_options(option, quiet, config)
     left = left_by(job, given)
@@ -48,6 +49,8 @@ def resume(
         )
     if not path.is_file():
         raise no_script(str(path))
+    had = {key: value for key, value in left.options.items() if given.origin(key).layer < Layer.COMMAND}
     own = {RECOVERY_RESUME.key: left.job_id, RECOVERY_DRY_RUN.key: dry_run}
-    set_defaults(master=master, options=given.merged(Options(own, Origin(Layer.COMMAND, "resume"))), local=None)
+    options = given.merged(Options(had, ON_COMMAND_LINE)).merged(Options(own, Origin(Layer.COMMAND, "resume")))
+    set_defaults(master=master, options=options, local=None)
     raise typer.Exit(run_script(path, list(left.arguments)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import read
 from firesteel.journal.lookup import find
 from firesteel.options import STORAGE_DIR, Options
+from firesteel.options.registry import ON_COMMAND_LINE
 from firesteel.recovery.takeover import find_job
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.spark.storage.directories import kept_folder
@@ -16,11 +19,12 @@ from firesteel.spark.storage.directories import kept_folder
 
 @dataclass(frozen=True, slots=True)
 class ScriptOfJob:
-    """``script``: its path, called with ``arguments``; empty: it was typed in."""
+    """``script``: its path, called with ``arguments``; empty: it was typed in. ``options``: those of its command line (-O), by their keys."""
 
     job_id: str
     script: str
     arguments: tuple[str, ...]
+    options: Mapping[str, Any]
 
 
 def left_by(job: str, options: Options) -> ScriptOfJob:
@@ -41,4 +45,6 @@ def left_by(job: str, options: Options) -> ScriptOfJob:
         )
     root = directory if "://" in directory else str(Path(directory).expanduser().absolute())
     header = find_job(kept_folder(root), job_id).header
-    return ScriptOfJob(job_id, header.script, tuple(header.arguments))
+    planned = header.plan
+    said = {key: value for key, value in planned.options.items() if planned.origins.get(key) == ON_COMMAND_LINE.where}
+    return ScriptOfJob(job_id, header.script, tuple(header.arguments), said)
