@@ -196,16 +196,9 @@ def test_what_is_left_to_spark_is_said(spark, items, options):
             spark.sql("SELECT 1 / n AS x FROM items").collect()
         assert spark.sql("SELECT n FROM items WHERE n < 3").write.mode("overwrite").format("noop").save() is None
         assert spark.newSession().range(3).count() == 3
-        assert spark.sql("SELECT n AS x, k AS x FROM items ORDER BY 1").first() == (-1, None)
     assert "the expression Rand is not taken over" in acceleration.explain()
-    assert ["division by zero" in "; ".join(query.left) for query in acceleration.queries] == [
-        False,
-        True,
-        False,
-        False,
-    ]
+    assert ["division by zero" in "; ".join(query.left) for query in acceleration.queries] == [False, True, False]
     assert acceleration.queries[2].left, "what only passes rows on is written by Spark"
-    assert "Give each column its own name." in acceleration.explain()
     assert "Spark alone computes" not in acceleration.explain(), "as it has already"
 
 
