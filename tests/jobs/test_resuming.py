@@ -23,11 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dying_kit import dies_as_it_writes
+from dying_kit import dies_as_it_writes, dies_at
 from firesteel import ExecutionEnvironment
+from firesteel.results.storage.store import ResultStore
 
 FOLDER = Path(sys.argv[1])
 dies_as_it_writes()
+if "REMOVES" in os.environ:
+    dies_at(ResultStore, "delete_all", "after", lambda: True)
 
 
 def began(step):
@@ -229,6 +232,15 @@ def test_a_killed_driver_that_published(folder, dies):
     assert run(folder, dies=dies, OUT="1").returncode == -9
     goes_on(folder, OUT="1")
     assert [path.name for path in folder.glob(".out*")] == []
+
+
+@pytest.mark.full
+def test_a_killed_driver_of_whose_job_only_the_mark_is_left(folder):
+    assert run(folder, OUT="1", REMOVES="1").returncode == -9
+    assert [p for p in (folder / "storage").glob("firesteel-job-*.owner.json")]
+    end = run(folder, "--resume", OUT="1")
+    assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
+    assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []
 
 
 @pytest.mark.full

@@ -37,7 +37,7 @@ def test_a_script_is_main_with_its_arguments_and_its_neighbours(run, tmp_path):
 
 def test_a_script_that_goes_to_another_directory_finds_itself(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "script.py").write_text(
-        "import os, sys; from firesteel.spark.recovery.header import main_script; os.chdir('/'); print(*sys.argv, __file__, main_script())"
+        "import os, sys; os.chdir('/'); print(*sys.argv, __file__, sys.modules['__main__'].__file__)"
     )
     monkeypatch.chdir(tmp_path)
     assert run_script(Path("script.py"), []) == 0

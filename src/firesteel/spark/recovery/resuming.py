@@ -29,7 +29,7 @@ from firesteel.options import (
 from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import LOG
+from firesteel.recovery.places import LOG, RUN
 from firesteel.recovery.takeover import FoundJob, check_dead, find_job, find_jobs, is_surely_dead, take_over
 from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.factory import create_scheduler
@@ -467,6 +467,8 @@ def _remove_rest(root: Path | ObjectPath, past: PastJob) -> None:
             continue
         if end_uses(job.directory):
             quietly(lambda job=job: _remove(root, take_over(job)))
+    run = JobStorage(str(root), f"{RUN}{past.header.run}", "")
+    run.sweep()  # also what is no job any more: its driver may have died when only a mark was left
 
 
 def _remove(root: Path | ObjectPath, job: FoundJob) -> None:
