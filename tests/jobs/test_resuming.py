@@ -237,7 +237,7 @@ def test_a_killed_driver_that_published(folder, dies):
 @pytest.mark.full
 def test_a_killed_driver_of_whose_job_only_the_mark_is_left(folder):
     assert run(folder, OUT="1", REMOVES="1").returncode == -9
-    assert [p for p in (folder / "storage").glob("firesteel-job-*.owner.json")]
+    assert list((folder / "storage").glob("firesteel-job-*.owner.json"))
     end = run(folder, "--resume", OUT="1")
     assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
     assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []

@@ -79,6 +79,9 @@ class Column(Sequence[int]):
     def __repr__(self) -> str:
         return f"Column({self._numbers!r})"
 
+    def tolist(self) -> list[int]:
+        return self._numbers.tolist()
+
     def parts(self) -> Iterator[list[int]]:
         """All of it, in lists of a few."""
         for first in range(0, len(self._numbers), FEW):

@@ -228,7 +228,9 @@ def encode_executions(
     if not n:
         return []
     told_bytes = (
-        np.empty((n, 0), "<i4") if input_bytes is None else np.asarray(input_bytes, "<i8").view("<i4").reshape(n, 2)
+        np.empty((n, 0), "<i4")
+        if input_bytes is None
+        else np.ascontiguousarray(input_bytes, "<i8").view("<i4").reshape(n, 2)
     )
     fixed = _FIXED_WORDS + told_bytes.shape[1] + gates
     counts = np.empty((n, gates), np.int64)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
+from firesteel.model.arrays import compact
 from firesteel.model.descriptors import (
     Encoded,
     GateColumns,
@@ -108,3 +109,13 @@ def test_executions_survive(n, num_gates, has_splits, data):
         assert descriptor.splits == (() if splits is None else tuple(splits[k]))
         for rects, (offsets, all_rects) in zip(descriptor.rects, ranges, strict=True):
             np.testing.assert_array_equal(rects, all_rects[offsets[k] : offsets[k + 1]])
+
+
+def test_a_column_of_equal_sizes_that_takes_no_memory_is_encoded_as_any_other():
+    n = 2_000
+    rows, nothing = np.arange(n), (np.zeros(n + 1, np.int64), np.zeros((0, 4), np.int32))
+    told = [
+        encode_executions(rows, rows, [nothing], input_bytes=column)
+        for column in (np.full(n, 7), compact(np.full(n, 7)))
+    ]
+    assert told[0] == told[1] and decode_execution(told[0][5]).input_bytes == 7

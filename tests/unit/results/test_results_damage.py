@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +216,16 @@ def test_abort_never_hides_what_went_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "delete", refuse)
     writer.abort()
     writer.abort()
+
+
+@pytest.mark.skipif(
+    not Path("/dev/shm").is_dir(), reason="no file system in memory here, whose directories have no end"
+)
+def test_a_directory_in_the_place_of_an_object_is_told_as_one_and_stays_closed():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        (Path(folder) / "d0-p0-a0-t1.fsr").mkdir()
+        store, before = ResultStore(folder), len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(OSError) as caught:
+            store.open_input("d0-p0-a0-t1.fsr")
+        assert caught.value.errno == errno.EISDIR
+        assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -430,7 +430,13 @@ class _LocalInput:
         self._statistics = statistics
         self._path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.lseek(self._fd, 0, os.SEEK_END)  # in a third of the time of fstat
+        try:
+            self.size = os.lseek(self._fd, 0, os.SEEK_END)  # in a third of the time of fstat
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno == errno.EINVAL:  # a directory
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from error
+            raise
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
         if length <= SMALL_READ_BYTES and (data := self._read_small(offset, length)) is not None:
