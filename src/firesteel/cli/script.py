@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+import zipfile
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -77,22 +78,16 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
 
 
 def _names_of(script: Path, name: str) -> dict[str, Any]:
-    """Runs it as Python does: its ``__file__`` is absolute, for it may go to another directory. What is not source, such as an archive, is runpy's."""
-    if script.suffix != ".py":
+    """Runs it as Python does: its ``__file__`` is absolute, for it may go to another directory, and it stays the module of that name, for threads may go
+    on. Archives and compiled modules are runpy's."""
+    if script.suffix == ".pyc" or zipfile.is_zipfile(script):
         return runpy.run_path(str(script), run_name=name)
     path = str(script.absolute())
     module = ModuleType(name)
-    vars(module).update(__file__=path, __builtins__=builtins)
-    before = sys.modules.get(name)
+    vars(module).update(__file__=path, __builtins__=builtins, __cached__=None, __annotations__={})
     sys.modules[name] = module
-    try:
-        exec(compile(script.read_bytes(), path, "exec", dont_inherit=True), vars(module))
-        return vars(module)
-    finally:
-        if before is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = before
+    exec(compile(script.read_bytes(), path, "exec", dont_inherit=True), vars(module))
+    return vars(module)
 
 
 def _activate() -> None:

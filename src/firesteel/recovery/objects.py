@@ -173,9 +173,14 @@ class SegmentLog:
                 self._directory.fs.delete_file((self._directory / name).path)
 
 
+def segments_in(directory: ObjectPath) -> list[int]:
+    """The numbers of the log's objects, ascending. Raises OSError."""
+    return sorted(int(match[1]) for place in directory.iterdir() if (match := _NAME.fullmatch(place.name)))
+
+
 def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]:
     """Returns the entries, and how many objects they are in; none where the first one is not there, or the log was ended. Raises DamagedLogError, OSError."""
-    numbers = sorted(int(match[1]) for place in directory.iterdir() if (match := _NAME.fullmatch(place.name)))
+    numbers = segments_in(directory)
     if not numbers or numbers[0] != 0:
         return [], 0
     if numbers[-1] != len(numbers) - 1:

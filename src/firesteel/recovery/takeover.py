@@ -19,7 +19,7 @@ from firesteel.errors import UsageError
 from firesteel.recovery.files import LogContents, read_log
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
-from firesteel.recovery.objects import SEGMENTS, ObjectPath, claim
+from firesteel.recovery.objects import SEGMENTS, ObjectPath, claim, segments_in
 from firesteel.recovery.places import LOG, MARK, RUN, directory_name, job_and_epoch
 from firesteel.recovery.retention import FINISHED, ORIGINS
 from firesteel.recovery.uses import USED
@@ -157,6 +157,11 @@ def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
     if is_surely_dead(job):
         return
     mark = _mark_of(job)
+    if job.ended is not None and owner(job) is Owner.ALIVE:  # nobody writes to its log
+        raise UsageError(
+            f"{job.label} has ended, and process {mark['pid']} goes on from what it left.",
+            hint="Wait for the end of that process, or end it, before you go on with the job.",
+        )
     before = _state(job.directory)
     until = time.monotonic() + watch_seconds
     while time.monotonic() < until:
@@ -184,6 +189,13 @@ def take_over(job: FoundJob) -> FoundJob:
     if not is_ours:
         raise UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
     return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header, job.told_origins)
+
+
+def is_held(taken: FoundJob) -> bool:
+    """Returns whether nobody has taken the job over, or removed it, since this process took it. Raises OSError."""
+    if isinstance(taken.directory, ObjectPath):
+        return len(segments_in(taken.directory / LOG)) == taken.log.read[SEGMENTS]
+    return (taken.directory / LOG).is_dir()
 
 
 def _renamed(directory: Path, to: Path) -> bool:

@@ -51,7 +51,7 @@ from firesteel.spark.recovery.beginning import (
     can_recover,
 )
 from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of
-from firesteel.spark.recovery.corrections.from_earlier import Earlier, FromEarlier
+from firesteel.spark.recovery.corrections.from_earlier import AloneInRun, Earlier, FromEarlier
 from firesteel.spark.recovery.corrections.reused import check_reuse, lines_in_short, reused
 from firesteel.spark.recovery.header import (
     FROM_NOTHING,
@@ -207,6 +207,7 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
         return Opened(identity, prints, decisions=why)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     check_dead(found)
+    _check_nobody_goes_on(directory, found)
     taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
     reasons = obstacles(compiled, found, present)
     _refuse_half_published(compiled, found, reasons)
@@ -351,7 +352,7 @@ def beginning_of(
         job_id=job_id,
         log=log,
         at=opened.before.at,
-        in_run=in_run,
+        in_run=AloneInRun(in_run, earlier),
         earlier=earlier,
         kept=earlier.kept(directory),
         store=storage.store,
@@ -403,6 +404,16 @@ def rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJob
     if replayed.outstanding.publishing is not None and not all(map(can_recover, sinks)):
         raise Diverged("its outputs were about to be published, by sinks that cannot take over what others have staged")
     return SameJob(taken, given, side_inputs, replayed, carried)
+
+
+def _check_nobody_goes_on(root: Path | ObjectPath, found: FoundJob) -> None:
+    """Raises UsageError where a job that lives goes on from this one, or from one that did."""
+    after = {found.job_id}
+    for job in find_jobs(root):  # in the order in which they began
+        if job.header.plan.after in after:
+            after.add(job.job_id)
+            if job.ended is None:
+                check_dead(job)
 
 
 def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequence[str]) -> None:

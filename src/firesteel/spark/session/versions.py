@@ -220,7 +220,9 @@ def local_dataframe(table: pa.Table, schema: Any, session: Any) -> Any:
     """A PySpark DataFrame that holds these rows itself."""
     if not _takes_tables():
         return dataframe_of(older_rows.local_dataframe(table, schema, session), session)
-    return session.createDataFrame(table, schema)
+    return session.createDataFrame(
+        table if table.num_rows else table.schema.empty_table(), schema
+    )  # of no chunks PySpark makes none
 
 
 def _takes_tables() -> bool:

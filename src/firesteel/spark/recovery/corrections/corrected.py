@@ -19,7 +19,7 @@ from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.takeover import FoundJob, find_job, take_over
+from firesteel.recovery.takeover import FoundJob, find_job, is_held, take_over
 from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
@@ -140,6 +140,7 @@ class CorrectedJob:
     correction: Correction
     jobs: list[LeftJob]
     storages: list[JobStorage]
+    taken: list[FoundJob]
     origins: dict[int, str] = field(default_factory=dict[int, str])
 
     @property
@@ -185,11 +186,23 @@ class CorrectedJob:
         """Removes what was staged for sinks that nobody takes over. (That of jobs before the last one was seen to by the next one.)"""
         abandon_sinks(self.jobs[0].directory, but=self._taken)
 
+    def check_held(self) -> None:
+        """Raises FiresteelError where another driver has taken one of them over: it goes on from the same, and would publish the same."""
+        for found in self.taken:
+            if not is_held(found):
+                raise FiresteelError(
+                    f"{found.label}, from which this one goes on, was taken over by another driver or removed, so this one does not publish its outputs: "
+                    "they might be published twice.",
+                    hint="Look at what is there, and let that driver end, before you run the script again.",
+                )
+
     def leave(self, *, finished: bool) -> None:
         """The present job is over: nobody asks for them again if it has finished, but those that use them already; else the next one may. Never
         raises."""
-        pairs = list(zip(self.jobs, self.storages, strict=True))
-        for job, storage in reversed(pairs):  # the last job is the one that was left last
+        triples = list(zip(self.taken, self.jobs, self.storages, strict=True))
+        for found, job, storage in reversed(triples):  # the last job is the one that was left last
+            if not _is_held(found):
+                continue
             if finished and end_uses(job.directory):
                 storage.remove()
             else:
@@ -217,7 +230,7 @@ class Taking:
 
 def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> CorrectedJob:
     """``correction``: of a job that was taken. Takes those that this one was kept from, too, of many the last ones."""
-    job = CorrectedJob(correction, [], [])
+    job = CorrectedJob(correction, [], [], [])
     _add(job, correction.found, correction.earlier, taking)
     after = correction.found.header.plan.after
     while after and len(job.jobs) < MOST_KEPT:
@@ -232,7 +245,15 @@ def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> 
     return job
 
 
+def _is_held(found: FoundJob) -> bool:
+    """False also where the storage does not answer: what another driver may have is not touched."""
+    with suppress(OSError):
+        return is_held(found)
+    return False
+
+
 def _add(job: CorrectedJob, found: FoundJob, earlier: EarlierJob, taking: Taking) -> None:
+    job.taken.append(found)
     job.jobs.append(LeftJob(found.job_id, found.directory, earlier))
     job.storages.append(taking.storage(found))
     job.origins |= found.origins

@@ -19,6 +19,7 @@ from firesteel.spark.recovery.corrections.corrected import Staged
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
 from firesteel.spark.recovery.deployments import Answered, Deployments, Port
 from firesteel.spark.recovery.header import Before
+from firesteel.spark.recovery.runs import PlaceInRun
 
 _log = logging.getLogger("firesteel.recovery")
 
@@ -26,7 +27,8 @@ _log = logging.getLogger("firesteel.recovery")
 class Earlier(Protocol):
     """Jobs whose results a new job uses. ``origins``: of the tokens of these (``FoundJob.origins``); ``bases``: of the tokens that were used; ``staged``: what its sinks take over, by
     vertex and place; ``given``: all that its scheduler is made with, from what it would be otherwise; ``kept``: the objects, for the job in the directory; ``abandon``
-    removes what was staged and nobody takes over; ``leave``: the new job is over. Never raises."""
+    removes what was staged and nobody takes over; ``check_held`` raises FiresteelError where the new job may not publish, for another goes on from the same;
+    ``leave``: the new job is over. Never raises."""
 
     @property
     def origins(self) -> Mapping[int, str]: ...
@@ -39,7 +41,23 @@ class Earlier(Protocol):
     def given(self, given: Given) -> Given: ...
     def kept(self, directory: Path | ObjectPath) -> KeptObjects: ...
     def abandon(self) -> None: ...
+    def check_held(self) -> None: ...
     def leave(self, *, finished: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AloneInRun:
+    """The new job as one of its script's, which publishes only while nobody else goes on from the same."""
+
+    in_run: PlaceInRun
+    earlier: Earlier
+
+    def publishing(self) -> None:
+        self.earlier.check_held()
+        self.in_run.publishing()
+
+    def over(self, out: str, journal: Path | None) -> None:
+        self.in_run.over(out, journal)
 
 
 @dataclass(eq=False, kw_only=True)

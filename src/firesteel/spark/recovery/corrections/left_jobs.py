@@ -19,7 +19,8 @@ from firesteel.spark.storage.directories import kept_folder
 
 @dataclass(frozen=True, slots=True)
 class ScriptOfJob:
-    """``script``: its path, called with ``arguments``; empty: it was typed in. ``options``: those of its command line (-O), by their keys."""
+    """``script``: its path, called with ``arguments``; empty: it was typed in. ``options``: those of its command line (-O), by their keys, and where its results
+    were found."""
 
     job_id: str
     script: str
@@ -47,4 +48,4 @@ def left_by(job: str, options: Options) -> ScriptOfJob:
     header = find_job(kept_folder(root), job_id).header
     planned = header.plan
     said = {key: value for key, value in planned.options.items() if planned.origins.get(key) == ON_COMMAND_LINE.where}
-    return ScriptOfJob(job_id, header.script, tuple(header.arguments), said)
+    return ScriptOfJob(job_id, header.script, tuple(header.arguments), {**said, STORAGE_DIR.key: root})

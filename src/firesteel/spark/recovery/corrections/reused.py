@@ -121,6 +121,9 @@ class ReusedJobs:
             self._kept.strike([one for one in job.earlier.finished if one.commits])
         return self._kept
 
+    def check_held(self) -> None:
+        """Results that others may use as well are nobody's own."""
+
     def abandon(self) -> None:
         """A job that failed may be resumed, and needs all that it had staged."""
 
