@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 
 import pyarrow.fs as pafs
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corrected_kit import FAILS, SCRIPT, expected, write_input
-from dying_kit import begun, ended, firesteel
+from dying_kit import PATHS, begun, ended, firesteel
 from s3_server import s3_server
 
 pytestmark = pytest.mark.full
@@ -102,6 +104,14 @@ class Bucket:
         infos = self.fs.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
         return [info.path for info in infos if info.type is pafs.FileType.File]
 
+    def said(self, *words):
+        """By a command in a process of its own, as one that runs a script must be."""
+        environment = {**os.environ, "PYTHONPATH": PATHS}
+        command = [sys.executable, "-m", "firesteel", *words]
+        end = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, check=False, text=True)
+        assert end.returncode == 0, end.stderr
+        return end.stdout
+
     def clean(self):
         assert "Removed 1 thing" in firesteel(
             "clean", "--results", "--yes", "-O", f"firesteel.storage.directory={self.url}"
@@ -132,7 +142,7 @@ def test_what_is_as_it_was_is_kept_over_several_failures(bucket):
     bucket.script.write_text(FIXED)
     place = ("-O", f"firesteel.storage.directory={bucket.url}", "-O", "firesteel.recovery.mode=on-request")
     assert "failed" in firesteel("results", job, *place[:2])
-    said = firesteel("resume", job, "--dry-run", *place)
+    said = bucket.said("resume", job, "--dry-run", *place)
     assert "which ended as FAILED" in said and "'sum' is kept: 8 of 8 subtasks." in said, said
     bucket.answers(FIXED.replace("RATE = 2", "RATE = 3"), rate=3)
     assert bucket.began() == {"last"}

@@ -47,7 +47,7 @@ def test_the_second_one_is_told_of_the_first(runs):
     first = going_on(runs, job)
     env, rows = runs.rows(SCRIPT.replace(FAILS, ""))
     rows.write_parquet(runs.folder / "other")
-    with pytest.raises(UsageError, match="has ended, and process .* goes on from what it left"):
+    with pytest.raises(UsageError, match=r"has ended, and process .* goes on from what it left"):
         env.execute("sums", resume=job)
     (runs.folder / "go").touch()
     first.wait()

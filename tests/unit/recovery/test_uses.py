@@ -12,6 +12,7 @@ import pytest
 
 from firesteel.recovery.places import MARK, directory_name
 from firesteel.recovery.retention import BYTES, FINISHED, LINES, RETAIN
+from firesteel.recovery.takeover import FoundJob
 from firesteel.recovery.uses import USED, begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
 from firesteel.spark.recovery.corrections.corrected import CorrectedJob
@@ -150,6 +151,7 @@ def test_what_another_job_uses_of_one_that_was_taken_over_stays(tmp_path):
     jobs = [LeftJob(name, finished(tmp_path, name), None) for name in ("used", "free")]
     storages = [JobStorage(str(tmp_path), job.job_id, "", retain=60.0) for job in jobs]
     use = begin_use(jobs[0].directory)
-    CorrectedJob(None, jobs, storages).leave(finished=True)
+    taken = [FoundJob(job.job_id, 1, job.directory, None, None) for job in jobs]
+    CorrectedJob(None, jobs, storages, taken).leave(finished=True)
     assert [job.directory.exists() for job in jobs] == [True, False]
     assert use is not None

@@ -177,7 +177,9 @@ class ScriptRun:
         """``jobs``: of the run, those whose end is not told."""
         for job in jobs:  # first: a process that works on one is not to lose its run
             check_dead(job)
-        if not jobs and owner(found) is Owner.ALIVE:  # it may not write for hours
+        process = found.driver
+        own = [job for job in jobs if (job.driver.pid, job.driver.started) == (process.pid, process.started)]
+        if not own and owner(found) is Owner.ALIVE:  # it may not write for hours
             raise UsageError(
                 f"{found.label} goes on in process {found.driver.pid} on {found.driver.host.split(' ')[0]}.",
                 hint="Wait for its end, or end that process, before you go on with it.",
