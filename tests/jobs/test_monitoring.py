@@ -48,7 +48,10 @@ if __name__ == "__main__":
     except Exception as error:
         print(type(error).__name__)
     from firesteel.monitoring import prometheus
-    text = prometheus.render()[0].decode()
+    text, until = "", time.monotonic() + 60
+    while 'job="monitored"' not in text and time.monotonic() < until:  # records are told once a second
+        time.sleep(0.02)
+        text = prometheus.render()[0].decode()
     print(f"OVER {time.time()}")
     print("SHOWN", 'firesteel_job_status' in text and 'job="monitored"' in text)
 """
