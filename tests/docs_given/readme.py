@@ -1,4 +1,4 @@
-"""A source tree, and a session and a function for the PySpark half; what the README's stream reads and calls."""
+"""A source tree, a script of one job, and a session and a function for the PySpark half; what the README's stream reads and calls."""
 
 import os
 import sys
@@ -16,6 +16,12 @@ Path("src/words/one.py").write_text("def count(words):\n    return len(words)\n"
 Path("examples").symlink_to(Path(__file__).resolve().parents[2] / "examples")
 Path("in").mkdir()
 Path("in/1.json").write_text('{"k": 1}\n{"k": 2}\n')
+Path("job.py").write_text(
+    "from firesteel import ExecutionEnvironment\n"
+    "env = ExecutionEnvironment(options={'firesteel.storage.directory': 'results'})\n"
+    "env.from_collection([(1,)], 'n int').write_parquet('one')\n"
+    "env.execute('load')\n"
+)
 sys.argv = ["word_count.py"]
 
 

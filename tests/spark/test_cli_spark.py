@@ -212,8 +212,8 @@ def test_a_failing_function_shows_the_users_frames_and_nothing_of_ours(tmp_path)
     shown = firesteel(tmp_path, "run", name, "-O", "restart-strategy.type=none", "--quiet", "--master", "local[1]")
     assert (shown.returncode, shown.stdout) == (1, "")
     assert [line for line in shown.stderr.splitlines() if "File" in line] == [
-        '  File "job.py", line 9, in step',
-        '  File "job.py", line 5, in invert',
+        f'  File "{tmp_path / "job.py"}", line 9, in step',
+        f'  File "{tmp_path / "job.py"}", line 5, in invert',
     ]
     assert "ZeroDivisionError: division by zero\nfiresteel: The job 'bad' failed in 'from_collection" in shown.stderr
     assert not (tmp_path / "out").exists()
