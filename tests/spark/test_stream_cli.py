@@ -185,8 +185,8 @@ def test_a_build_that_fails_shows_the_users_frames(folder):
     )
     assert (failed.returncode, failed.stdout) == (1, "")
     assert [line.strip() for line in failed.stderr.splitlines() if "File" in line] == [
-        'File "words.py", line 5, in build',
-        'File "words.py", line 2, in inner',
+        f'File "{folder / "words.py"}", line 5, in build',
+        f'File "{folder / "words.py"}", line 2, in inner',
     ]
     assert f"The stream '{name_of(folder)}' failed: It raised ZeroDivisionError: division by zero" in failed.stderr
     over = firesteel("status", "chk")
