@@ -58,9 +58,7 @@ class Kills:
         flags: tuple[str, ...] = ()
         for _ in range(deaths):
             code, said = driver.run(*flags, dies=self._moment(dice, query, where))
-            if code == 0:  # it was faster
-                break
-            if self._had_ended(code, said):
+            if code == 0 or self._had_ended(code, said):  # it was faster, or the one before was
                 break
             if code != -9:
                 raise Wrong(f"the driver of {query} ended with {code}: {said[-2000:]}")

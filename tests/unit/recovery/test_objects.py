@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -21,6 +20,7 @@ from firesteel.recovery.takeover import find_job, find_jobs, take_over
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
 from s3_server import s3_server
+from takeover_kit import contended
 
 
 class LocalPut:
@@ -103,22 +103,7 @@ def test_a_job_that_has_ended_has_ended_yet_when_another_takes_what_it_left(root
 
 def test_one_of_many_drivers_wins(root):
     begun(root)
-    found = find_job(root, "j")
-    start, outcomes = threading.Barrier(8), []
-
-    def contend():
-        start.wait()
-        try:
-            outcomes.append(take_over(found).epoch)
-        except UsageError as error:
-            outcomes.append(error.message)
-
-    # in one process they are all the same driver but for the time
-    threads = [threading.Thread(target=contend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    outcomes = contended(find_job(root, "j"))
     assert outcomes.count(2) == 1
     assert sum("taken over by another driver just now: process" in str(outcome) for outcome in outcomes) == 7
 

@@ -16,6 +16,7 @@ from firesteel.recovery.takeover import check_dead, find_job, find_jobs, take_ov
 from firesteel.results.storage.owner import myself
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
+from takeover_kit import contended
 
 
 def left(root, job_id, epoch=1, wall=0.0):
@@ -48,21 +49,7 @@ def test_jobs_are_found_in_the_order_in_which_they_began(tmp_path):
 
 def test_one_of_many_drivers_wins(tmp_path):
     left(tmp_path, "j").close()
-    found = find_job(tmp_path, "j")
-    start, outcomes = threading.Barrier(8), []
-
-    def contend():
-        start.wait()
-        try:
-            outcomes.append(take_over(found).epoch)
-        except UsageError as error:
-            outcomes.append(error.message)
-
-    threads = [threading.Thread(target=contend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    outcomes = contended(find_job(tmp_path, "j"))
     assert outcomes.count(2) == 1
     assert sum("taken over by another driver" in str(outcome) for outcome in outcomes) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["firesteel-job-j.e2"]

@@ -220,9 +220,8 @@ def local_dataframe(table: pa.Table, schema: Any, session: Any) -> Any:
     """A PySpark DataFrame that holds these rows itself."""
     if not _takes_tables():
         return dataframe_of(older_rows.local_dataframe(table, schema, session), session)
-    return session.createDataFrame(
-        table if table.num_rows else table.schema.empty_table(), schema
-    )  # of no chunks PySpark makes none
+    whole = table if table.num_rows else table.schema.empty_table()  # of columns without chunks PySpark makes no frame
+    return session.createDataFrame(whole, schema)
 
 
 def _takes_tables() -> bool:
