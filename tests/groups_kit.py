@@ -37,3 +37,17 @@ def pipelined(first, second, count=5, **fields):
     edge = (a, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
     builder.step(edge, parallelism=count, slot_sharing_group=second, **fields)
     return plane(builder.graph, **DEFAULT)
+
+
+def ring(group, parallelism=4):
+    """One region: a vertex feeds a second and a third one, pipelined, and the second one's result is stored for the third.
+
+    The third alone has several subtasks; its last one reads what the first vertex makes.
+    """
+    builder = GraphBuilder("ring", group)
+    first = builder.source([1], parallelism=1, slot_sharing_group=group.name)
+    edge = (first, ShipStrategy.HASH, ResultPartitionType.PIPELINED)
+    second = builder.step(edge, parallelism=1, slot_sharing_group=group.name)
+    edges = (first, ShipStrategy.GLOBAL, ResultPartitionType.PIPELINED), (second, ShipStrategy.HASH)
+    builder.step(*edges, parallelism=parallelism, slot_sharing_group=group.name)
+    return builder.graph

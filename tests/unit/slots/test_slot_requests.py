@@ -17,6 +17,7 @@ from tests.groups_kit import (
     TWO,
     pipelined,
     requests,
+    ring,
     sources,
 )
 from tests.scheduler_kit import GraphBuilder, Plane, plane
@@ -408,6 +409,9 @@ def test_executions_that_share_a_task_share_a_slot():
     assert (
         [parts[0].slots.executors[k] for k in range(4)] == [parts[1].slots.executors[k] for k in range(4)] == ["a"] * 4
     )
+    slots = parts[0].slots.shared.tolist()
+    assert slots == parts[1].slots.shared.tolist() and len(set(slots)) == 4, "the plane is told who shares one"
+    assert parts[0].select(np.array([1])).slots.shared.tolist() == slots[1:2]
     job.finish((0, 0, 0))
     assert len(job.keys(0)) == 3, "its consumer still holds the slot"
     job.finish((1, 0, 0))
@@ -416,6 +420,33 @@ def test_executions_that_share_a_task_share_a_slot():
     assert int(job.scheduler.allocator.num_slots.sum()) == 4, "of both the consumers are still there"
     job.run()
     assert job.status == "FINISHED"
+
+
+def test_of_a_region_with_an_all_to_all_edge_the_plane_is_told_who_shares_a_slot():
+    """The pool does not look at which of the last vertex' subtasks read the first one's rows."""
+    job = plane(ring(SlotSharingGroup("gpu", 1.0, GIB, external_resources={"gpu": 1.0})), **DEFAULT)
+    addresses = {"gpu": ("0", "1", "2", "3")}
+    job.worker("a", WorkerResources(4.0, 8 * GIB, {"gpu": 4.0}, addresses=addresses))
+    job.start()
+    first, second, last = (part.slots for part in job.regions[0].parts)
+    assert first.shared.tolist() == second.shared.tolist() == last.shared.tolist()[:1]
+    assert len(set(last.shared.tolist())) == 4
+    assert [held["gpu"] for held in last.addresses] == [("0",), ("1",), ("2",), ("3",)]
+    assert first.addresses[0] == second.addresses[0] == last.addresses[0]
+
+
+def test_steps_of_one_group_with_one_of_another_between_them_share_no_slot():
+    groups = [SlotSharingGroup("outer", 1.0, GIB), SlotSharingGroup("inner", 1.0, GIB)]
+    builder = GraphBuilder("between", *groups)
+    last = builder.source([1], parallelism=1, slot_sharing_group="outer")
+    for name in ("inner", "outer"):
+        edge = (last, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
+        last = builder.step(edge, parallelism=1, slot_sharing_group=name)
+    job = plane(builder.graph, **DEFAULT)
+    job.worker("a", FOUR)
+    job.start()
+    assert len({int(part.slots.shared[0]) for part in job.regions[0].parts}) == 3
+    assert int(job.scheduler.allocator.num_slots.sum()) == 3
 
 
 def test_a_region_that_first_fit_cannot_place_is_placed_where_nothing_else_runs():

@@ -208,6 +208,8 @@ class SlotGrants:
 
     ``insists``: it matters that they run there, for Spark alone would give the workers more than they hold.
     ``addresses``: per subtask its external resources' addresses, where the pool hands them out; empty: Spark does.
+    ``shared``: in a :class:`DeployRegions`, per subtask the number of its slot; executions of the command with the same number
+    share one. None: each has its own.
     """
 
     group: str
@@ -215,10 +217,12 @@ class SlotGrants:
     executors: Names
     insists: bool = False
     addresses: Sequence[Mapping[str, tuple[str, ...]]] = ()
+    shared: Ints | None = None
 
     def select(self, places: Ints) -> SlotGrants:
         addresses = [self.addresses[k] for k in places.tolist()] if self.addresses else ()
-        return replace(self, executors=self.executors.select(places), addresses=addresses)
+        shared = None if self.shared is None else self.shared[places]
+        return replace(self, executors=self.executors.select(places), addresses=addresses, shared=shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -170,7 +170,8 @@ class SlotPool:
         chosen = option.select(granted)
         if not len(granted):
             return chosen
-        return RegionDeploymentOption(tuple(map(self._with_grants, chosen.parts)), chosen.regions)
+        parts = tuple(self._with_grants(part, shared=True) for part in chosen.parts)
+        return RegionDeploymentOption(parts, chosen.regions)
 
     def _grant_regions(self, slots: SharedSlots, kinds: Ints, regions: Ints, vertex: int) -> Ints:
         """Returns the regions that got all their slots. Equal regions need equally many, so the first of them are asked for at once."""
@@ -539,7 +540,8 @@ class SlotPool:
 
     # --- what is told ------------------------------------------------------------------------------------------
 
-    def _with_grants(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+    def _with_grants(self, option: ExecutionDeploymentOption, *, shared: bool = False) -> ExecutionDeploymentOption:
+        """``shared``: they also say which slot each execution is in, for one of another vertex may be in it too."""
         slots = self._slot[option.executions]
         workers = self._worker[slots]
         numbers = distinct(workers[workers >= 0].astype(np.int64))
@@ -548,7 +550,8 @@ class SlotPool:
         group, profile = self.kinds[int(self._kind[slots[0]])]
         told = [self._told.get(slot, {}) for slot in slots.tolist()] if self._told else []
         insists = self.admits and len(self.workers.names) > 1 and bool(len(numbers))
-        grants = SlotGrants(self.groups[group], profile, names, insists, told if any(told) else ())
+        addresses = told if any(told) else ()
+        grants = SlotGrants(self.groups[group], profile, names, insists, addresses, slots if shared else None)
         return replace(option, slots=grants)
 
     def slots_at_once(self, vertex: int) -> int:
