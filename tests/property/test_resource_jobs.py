@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.effort import examples
+from tests.groups_kit import ring
 from tests.simulation.random_jobs import random_graph, random_job, run_random_job
 
 from firesteel.errors import UsageError
@@ -145,6 +146,18 @@ def executions_in_shared_slots(job):
         assert len({job.scheduler.job_graph.vertices[v].slot_sharing_group for v in vertices}) == 1
         assert len(set(vertices)) == len(vertices)
     return sum(len(vertices) for vertices in found.values() if len(vertices) > 1)
+
+
+def test_a_region_of_several_tasks_holds_each_address_once():
+    """The last vertex' first subtask is in the slot of the vertices before, and another one reads what they make."""
+    graph = ring(SlotSharingGroup("gpu", 1.0, GIB, external_resources={"gpu": 1.0}))
+    worker = WorkerResources(4.0, 8 * GIB, {"gpu": 4.0}, addresses={"gpu": ("0", "1", "2", "3")})
+    job = simulated(graph, worker, mode=SlotMode(POOL), **{"jobmanager.scheduler": "Default"})
+    job.start()
+    (worker,) = job.plane.workers
+    assert sorted(held.addresses["gpu"] for held in worker.slots_held) == [("0",), ("1",), ("2",), ("3",)]
+    assert sorted(collections.Counter(map(id, worker.held.values())).values()) == [1, 1, 1, 3]
+    assert job.run().status is JobStatus.FINISHED
 
 
 # --- what can never run, and what waited too long ---------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from firesteel.model import sizes
+from firesteel.model.arrays import Names
 from firesteel.model.job_graph import IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
 from firesteel.model.sizes import unpack
 from firesteel.options import Options
@@ -18,10 +19,11 @@ from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.profiler import InPhase, SchedulingPhase
 from firesteel.scheduler.kernel.records import MetricsSnapshot
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.simulation.clock import VirtualClock, seen_at
 from firesteel.simulation.cluster import reading
 from firesteel.simulation.cluster.nodes import Cluster, ClusterSpec
-from firesteel.simulation.cluster.regions import gangs_of
+from firesteel.simulation.cluster.regions import gangs_of, members_of
 from firesteel.simulation.cluster.runs import ended_last
 from firesteel.simulation.cluster.slot_queue import SlotQueue, Wish
 from firesteel.simulation.cluster.storage import Storage, StorageSpec
@@ -299,6 +301,39 @@ def test_gangs_are_what_pipelined_gates_connect():
     assert gangs((0, 2), (1, 3)) == [[0, 0, 0], [0, 0]], "by way of the one in the middle"
     with pytest.raises(ViolationError, match="without its producers"):
         gangs_of(c.DeployRegions((deploy((gate,), (rectangles((0, 1)),)),)))
+
+
+def granted(*shared, group="g", addresses=()):
+    executors = Names.of(["w"] * len(shared))
+    return c.SlotGrants(group, ResourceProfile(1.0, 1), executors, True, addresses, ints(*shared))
+
+
+def test_what_shares_a_slot_is_of_one_gang_whatever_it_reads():
+    none = np.empty(0, np.int64)
+    gate = c.GateDescriptor(0, 1, none, none, False, pipelined=True)
+    source = replace(deploy((), (), vertex=0, subpartitions={0: 1}).select(ints(0)), slots=granted(0))
+    reader = replace(deploy((gate,), (rectangles((0, 0), (0, 0), (0, 1)),)), slots=granted(0, 1, 2))
+    gangs = gangs_of(c.DeployRegions((source, reader)))
+    assert [gang.tolist() for gang in gangs] == [[0], [0, 1, 0]], "the third reads what the slot of the first makes"
+    found = members_of([ints(0), ints(1, 2, 3)], gangs, [source.slots, reader.slots])
+    assert [[(m.row, m.place, m.slot) for m in gang] for gang in found] == [
+        [(0, 0, 0), (1, 0, 0), (3, 2, 2)],
+        [(2, 1, 1)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (granted(0, 0), "of one vertex"),
+        (granted(0, 1, group="another"), "group 'another' too"),
+        (granted(0, 1, addresses=[{"gpu": ("1",)}, {"gpu": ("2",)}]), "different addresses"),
+    ],
+)
+def test_what_shares_a_slot_must_be_alike(other, complaint):
+    first = granted(0, addresses=[{"gpu": ("0",)}] if other.addresses else ())
+    with pytest.raises(ViolationError, match=complaint):
+        members_of([ints(0), ints(1, 2)], [ints(0), ints(0, 0)], [first, other])
 
 
 # --- what is measured ------------------------------------------------------------------------------------------------

@@ -177,8 +177,7 @@ def test_nodes_that_are_to_be_avoided_come_last():
 def region(*members, slots=(), **more):
     """Executions (row, worker) of a region; ``slots``: the slot of each."""
     return [
-        Member(row, grants(HEAVY, worker, **more), 0, ("g", slot))
-        for (row, worker), slot in zip(members, slots, strict=True)
+        Member(row, grants(HEAVY, worker, **more), 0, slot) for (row, worker), slot in zip(members, slots, strict=True)
     ]
 
 

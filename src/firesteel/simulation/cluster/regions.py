@@ -1,4 +1,4 @@
-"""Gangs of executions of a DeployRegions that must run at the same time: those that pipelined gates connect."""
+"""Gangs of executions of a DeployRegions that must run at the same time: those that pipelined gates or shared slots connect."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
     producers = {dataset: number for number, part in enumerate(command.parts) for dataset in part.subpartitions}
     starts = np.cumsum([0] + [len(part.subtasks) for part in command.parts])
     labels = np.arange(starts[-1])
+    slot_of = _slots_of(command)
     links = [
         _Link(starts[producers[gate.dataset]], command.parts[producers[gate.dataset]], starts[number], gate, ranges)
         for number, part in enumerate(command.parts)
@@ -38,6 +39,8 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
         before = labels.copy()
         for link in links:
             _join(labels, link)
+        if slot_of is not None:
+            labels = _least_of_each(labels, slot_of)
         if (labels == before).all():
             break
     numbers = np.unique(labels, return_inverse=True)[1]
@@ -45,14 +48,21 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
 
 
 def members_of(rows: list[Ints], gangs: list[Ints], grants: list[SlotGrants]) -> list[list[Member]]:
-    """Of each gang its members, in topological order. The k-th subtasks of its vertices that are of one slot sharing group
-    share a slot. The arguments run parallel to the parts of the command."""
+    """Of each gang its members, in topological order. The arguments run parallel to the parts of the command.
+
+    Raises ViolationError where executions that share a slot are two of one vertex, or are told to hold different things.
+    """
     found: dict[int, list[Member]] = {}
+    of_slot: dict[int, list[Member]] = {}
     for own, numbers, granted in zip(rows, gangs, grants, strict=True):
-        ranks: dict[int, int] = {}
-        for place, (row, gang) in enumerate(zip(own.tolist(), numbers.tolist(), strict=True)):
-            rank = ranks[gang] = ranks.get(gang, -1) + 1
-            found.setdefault(gang, []).append(Member(row, granted, place, (granted.group, rank)))
+        assert granted.shared is not None, "a region is deployed, and nobody says who shares a slot"
+        columns = zip(own.tolist(), numbers.tolist(), granted.shared.tolist(), strict=True)
+        for place, (row, gang, slot) in enumerate(columns):
+            member = Member(row, granted, place, slot)
+            found.setdefault(gang, []).append(member)
+            of_slot.setdefault(slot, []).append(member)
+    for members in of_slot.values():
+        _check_shared(members)
     return [found[gang] for gang in sorted(found)]
 
 
@@ -85,6 +95,27 @@ def _has_producer(gate: GateDescriptor, producers: dict[int, int]) -> bool:
     return True
 
 
+def _slots_of(command: DeployRegions) -> Ints | None:
+    """Of each execution the number of its slot, from 0; None: none is shared."""
+    told = [part.slots.shared for part in command.parts if part.slots is not None and part.slots.shared is not None]
+    if len(told) < len(command.parts):
+        return None
+    return np.unique(np.concatenate(told), return_inverse=True)[1]
+
+
+def _check_shared(members: list[Member]) -> None:
+    """Checks that these, which share a slot, are of different vertices, of one group, and at the same addresses."""
+    first, *others = members
+    told = f"executions of group '{first.grants.group}' that share a slot"
+    check(len({id(member.grants) for member in members}) == len(members), f"{told} are of one vertex")
+    for other in others:
+        check(other.grants.group == first.grants.group, f"{told} are of group '{other.grants.group}' too")
+        own, its = (
+            member.grants.addresses[member.place] if member.grants.addresses else {} for member in (first, other)
+        )
+        check(own == its, f"{told} are told different addresses, {own} and {its}")
+
+
 def _join(labels: Ints, link: _Link) -> None:
     """Consumers and the producers they read from get the smallest label among them."""
     gate, rects = link.gate, link.ranges.rects
@@ -108,6 +139,13 @@ def _join(labels: Ints, link: _Link) -> None:
         np.repeat(end - np.cumsum(end - first), end - first) + np.arange(int((end - first).sum())),
         np.repeat(labels[owner], end - first),
     )
+
+
+def _least_of_each(labels: Ints, owner: Ints) -> Ints:
+    """For each the smallest label among those with the same owner."""
+    least = np.full(int(owner.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, owner, labels)
+    return least[owner]
 
 
 def _least_in(values: Ints, first: Ints, end: Ints) -> Ints:

@@ -41,7 +41,7 @@ class Member:
     row: int
     grants: SlotGrants
     place: int
-    slot: tuple[str, int]
+    slot: int
 
 
 @dataclass(slots=True, eq=False)
@@ -201,7 +201,7 @@ class WorkerQueue:
 
     def _start_region(self, region: _Region, room: dict[int, list[int]], now: float) -> list[tuple[int, int]] | None:
         """None: there is no room for all of it."""
-        first_of: dict[tuple[str, int], int] = {}
+        first_of: dict[int, int] = {}
         started: list[tuple[int, int]] = []
         for member in region.members:
             worker = self._worker_for(member, first_of.get(member.slot), now < region.insists_until)
