@@ -30,7 +30,16 @@ from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG, RUN
-from firesteel.recovery.takeover import FoundJob, check_dead, find_job, find_jobs, is_surely_dead, take_over
+from firesteel.recovery.takeover import (
+    FoundJob,
+    JobsBelow,
+    check_dead,
+    check_nobody_goes_on,
+    find_job,
+    find_jobs,
+    is_surely_dead,
+    take_over,
+)
 from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
@@ -200,14 +209,15 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
             _check_published(past, reasons)
             _remove_rest(directory, past)
             return Opened(identity, prints, decisions=(_published(past),), past=past)
-    found = wanted.find(directory, identity, run, has_sinks=bool(compiled.sinks))
+    jobs = JobsBelow(directory)
+    found = wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
         _refuse_taken(compiled, *why)
         return Opened(identity, prints, decisions=why)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     check_dead(found)
-    _check_nobody_goes_on(directory, found)
+    check_nobody_goes_on(jobs, found)
     taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
     reasons = obstacles(compiled, found, present)
     _refuse_half_published(compiled, found, reasons)
@@ -242,13 +252,11 @@ class Wanted:
     by_place: bool = True
     by_itself: bool = False
 
-    def find(
-        self, root: Path | ObjectPath, identity: JobIdentity, run: ScriptRun, *, has_sinks: bool
-    ) -> FoundJob | None:
+    def find(self, jobs: JobsBelow, identity: JobIdentity, run: ScriptRun, *, has_sinks: bool) -> FoundJob | None:
         """``identity``: in the run that goes on. Raises UsageError for an id of which there is nothing, and where nobody can tell whether the job has published its outputs."""
         if self.job_id is not None and not self.by_place:
-            return _unfinished(find_job(root, self.job_id))
-        left = [job for job in find_jobs(root) if job.header.run == identity.run]
+            return _unfinished(find_job(jobs.root, self.job_id))
+        left = [job for job in jobs.find() if job.header.run == identity.run]
         if self.by_itself:
             left = [job for job in left if is_surely_dead(job)]
         own = [job for job in left if job.header.ordinal == identity.ordinal]
@@ -404,16 +412,6 @@ def rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJob
     if replayed.outstanding.publishing is not None and not all(map(can_recover, sinks)):
         raise Diverged("its outputs were about to be published, by sinks that cannot take over what others have staged")
     return SameJob(taken, given, side_inputs, replayed, carried)
-
-
-def _check_nobody_goes_on(root: Path | ObjectPath, found: FoundJob) -> None:
-    """Raises UsageError where a job that lives goes on from this one, or from one that did."""
-    after = {found.job_id}
-    for job in find_jobs(root):  # in the order in which they began
-        if job.header.plan.after in after:
-            after.add(job.job_id)
-            if job.ended is None:
-                check_dead(job)
 
 
 def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import UsageError
 from firesteel.options import RECOVERY_DRY_RUN, RESULTS_REUSE, Options, retaining
 from firesteel.recovery.frames import DamagedLogError
-from firesteel.recovery.takeover import FoundJob
+from firesteel.recovery.takeover import FoundJob, JobsBelow
 from firesteel.scheduler.recovery.replay import Diverged
 from firesteel.spark.recovery.corrections.corrected import correction_of
 from firesteel.spark.recovery.corrections.reused import check_reuse, reused
@@ -38,7 +38,7 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
         identity = replace(identity, run=run.name)
     past = run.past(identity.ordinal)
     is_done = past is not None and past.out != BEGAN
-    found = None if is_done else wanted.find(root, identity, run, has_sinks=bool(compiled.sinks))
+    found = None if is_done else wanted.find(JobsBelow(root), identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         raise UsageError(
             f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",
