@@ -75,6 +75,23 @@ CHANGES = {
 }
 
 
+def test_a_job_that_goes_on_says_at_its_beginning_what_is_kept_as_a_dry_run_does(runs, capsys):
+    job = failed(runs)
+    text = edited("RATE = 2", "RATE = 3")
+    env, rows = runs.rows(text, **{"firesteel.recovery.dry-run": True})
+    rows.write_parquet(runs.folder / "out")
+    with pytest.raises(SystemExit):
+        env.execute("sums", resume=job)
+    told, *steps = capsys.readouterr().out.splitlines()
+    assert told.startswith(f"The job goes on from job {job} ('sums'), which ended as FAILED: "), told
+    assert "subtasks known by then had finished, and are kept as far as their results are there; 'sum', 'last" in told
+    assert told.endswith(" run. 'sum': reads global RATE, 2 then, 3 now.") and len(steps) == 4
+    resumed(runs, job, text, **{"firesteel.progress": True})
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("firesteel") and first.endswith(": 4 vertices")
+    assert second.startswith("firesteel") and second.endswith(f" s  {told}")
+
+
 @pytest.mark.parametrize(
     "change", [name if name == "a constant" else pytest.param(name, marks=pytest.mark.full) for name in CHANGES]
 )

@@ -96,7 +96,7 @@ class JobsBelow:
         """By the name of the directory, which a driver that takes a job over changes, or else its log: the log's state before it was read, and the job."""
 
     def find(self) -> list[FoundJob]:
-        """Those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
+        """Returns those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
         found: list[FoundJob] = []
         for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}"):
             with suppress(OSError, DamagedLogError):

@@ -59,7 +59,7 @@ from firesteel.spark.recovery.beginning import (
     NewLog,
     can_recover,
 )
-from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of
+from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of, kept_in_words, left_of
 from firesteel.spark.recovery.corrections.from_earlier import AloneInRun, Earlier, FromEarlier
 from firesteel.spark.recovery.corrections.reused import check_reuse, lines_in_short, reused
 from firesteel.spark.recovery.header import (
@@ -497,15 +497,20 @@ def _named(past: PastJob) -> str:
 
 
 def goes_on(same: SameJob) -> Decision:
-    """The word on what is kept of it."""
-    scheduler, driver = same.replayed.scheduler, same.found.driver
-    vertices = [vertex for vertex in scheduler.graph.vertices if vertex.is_initialized]
-    finished = sum(int((vertex.winner != NO_ROW).sum()) for vertex in vertices)
-    subtasks = sum(vertex.parallelism for vertex in vertices)
+    """The word on what is kept of it, and what runs."""
+    scheduler, driver, header = same.replayed.scheduler, same.found.driver, same.found.header
+    vertices = [vertex for vertex in scheduler.graph.vertices if not vertex.is_absorbed]
+    finished = [int((vertex.winner != NO_ROW).sum()) if vertex.is_initialized else 0 for vertex in vertices]
+    known = [vertex.parallelism if vertex.is_initialized else 0 for vertex in vertices]
+    runs = [
+        left_of(vertex.job.name, done, of)
+        for vertex, done, of in zip(vertices, finished, known, strict=True)
+        if done < of or not of
+    ]
     host = driver.host.split(" ")[0]
     reason = (
-        f"Driver {same.found.epoch} goes on with the job of process {driver.pid} on {host}: {finished:,} of the "
-        f"{subtasks:,} subtasks known by then had finished, and are kept as far as their results are there."
+        f"Driver {same.found.epoch} goes on with job {header.job_id} ('{header.job_name}') of process {driver.pid} on {host}: "
+        f"{kept_in_words(sum(finished), sum(known), runs)}"
     )
     return Decision(at=0.0, what="resume", result="goes on", reason=reason)
 

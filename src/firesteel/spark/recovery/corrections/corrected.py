@@ -107,20 +107,34 @@ class Correction:
         return then is not None and 0 < self.earlier.parallelism.get(then, 0) <= self.finished(vertex)
 
     def reason(self) -> str:
-        """One sentence or more on what is kept, and on the first step that is another one."""
+        """A sentence on what is kept, one on what runs, and the first reason for that."""
         job, header = self.found, self.found.header
         ended = f"ended as {job.ended.status}" if job.ended is not None else "broke off"
-        kept = [f"'{name}'" for vertex, name in enumerate(self.names) if self.finished(vertex)]
-        others = [
-            f"'{name}': {match.why}."
-            for name, match in zip(self.names, self.matches, strict=True)
-            if match.then is None
-        ]
-        said = (
-            f"The job goes on from job {job.job_id} ('{header.job_name}'), which {ended}. As they were, and kept as far as finished: "
-            f"{first_of(kept, 8)}."
+        runs = [self._run(vertex) for vertex in range(len(self.names)) if not self._is_whole(vertex)]
+        kept = sum(self.finished(vertex) for vertex in range(len(self.names)))
+        said = kept_in_words(kept, sum(self.earlier.parallelism.values()), runs)
+        first = next(
+            (f" '{name}': {m.why}." for name, m in zip(self.names, self.matches, strict=True) if m.then is None), ""
         )
-        return " ".join([said, *others[:1]])
+        return f"The job goes on from job {job.job_id} ('{header.job_name}'), which {ended}: {said}{first}"
+
+    def _run(self, vertex: int) -> str:
+        """The vertex, as one that is not kept whole."""
+        then = self.matches[vertex].then
+        return left_of(
+            self.names[vertex], self.finished(vertex), 0 if then is None else self.earlier.parallelism.get(then, 0)
+        )
+
+
+def kept_in_words(kept: int, subtasks: int, runs: Sequence[str]) -> str:
+    """Sentences behind a colon. ``kept``: of the ``subtasks`` that were known by then; ``runs``: vertices that are not kept whole (``left_of``)."""
+    left = f"{first_of(runs, 8)} {'runs' if len(runs) == 1 else 'run'}" if runs else "nothing is left to run"
+    return f"{kept:,} of the {subtasks:,} subtasks known by then had finished, and are kept as far as their results are there; {left}."
+
+
+def left_of(name: str, kept: int, subtasks: int) -> str:
+    """``'read'``; of one that is kept in part ``'read' (2 of 5 subtasks)``."""
+    return f"'{name}' ({subtasks - kept:,} of {plural(subtasks, 'subtask')})" if kept else f"'{name}'"
 
 
 def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = False) -> Correction:
