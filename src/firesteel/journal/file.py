@@ -146,13 +146,13 @@ class Journal:
             self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=_own_version()))
 
     @classmethod
-    def create(cls, options: Options, job_name: str, job_id: str) -> Journal:
-        """A new file in the journal directory, named after time, job name and job id.
+    def create(cls, options: Options, job_name: str, job_id: str, *, began: float | None = None) -> Journal:
+        """A new file in the journal directory, named after time, job name and job id. ``began``: seconds since 1970; None: now.
 
         Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
         way to one under the machine's temporary directory instead.
         """
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{slug(job_name)}_{job_id}{SUFFIX}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(began))}_{slug(job_name)}_{job_id}{SUFFIX}"
         directories = journal_directories(options)
         for number, directory in enumerate(directories, 1):
             try:
