@@ -12,6 +12,8 @@ import pytest
 from corrected_kit import FAILS, JOB, SCRIPT, Runs, command_of, expected, until, write_input
 from firesteel.compile.identity import inputs
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
+from firesteel.recovery import takeover
+from firesteel.spark.recovery.header import JobIdentity
 
 ALL = {"read", "sum", "bonus", "last"}
 BEHIND_READ = ALL - {"bonus"}
@@ -73,6 +75,15 @@ CHANGES = {
     "the schema between": (edited('parse, "k bigint, v bigint"', 'parse, "k bigint, v double"'), {}, BEHIND_READ),
     "more subtasks": (edited('.name("sum")', '.name("sum").set_parallelism(3)'), {}, None),
 }
+
+
+def test_a_resume_reads_the_log_of_the_job_once_before_it_takes_it_over(runs, monkeypatch):
+    identity, read, read_log = JobIdentity.of_next_job(), [], takeover.read_log
+    monkeypatch.setattr(JobIdentity, "of_next_job", lambda: identity)  # one place in the script for both
+    job = failed(runs)
+    monkeypatch.setattr(takeover, "read_log", lambda log: read.append(log.parent.name) or read_log(log))
+    resumed(runs, True)
+    assert job not in runs.jobs and read.count(f"firesteel-job-{job}") == 1
 
 
 def test_a_job_that_goes_on_says_at_its_beginning_what_is_kept_as_a_dry_run_does(runs, capsys):

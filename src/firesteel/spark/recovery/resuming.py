@@ -198,9 +198,9 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
         )
     prints = prints_of(compiled)
     directory = kept_folder(root())
-    run = script_run(directory, identity.run)
+    run, jobs = script_run(directory, identity.run), JobsBelow(directory)
     if wanted.by_place:
-        run.goes_on(identity, retain_seconds(options), job_id=wanted.job_id, by_itself=wanted.by_itself)
+        run.goes_on(identity, retain_seconds(options), jobs, job_id=wanted.job_id, by_itself=wanted.by_itself)
         identity = replace(identity, run=run.name)
         past = run.past(identity.ordinal)
         if past is not None and past.out != BEGAN:
@@ -209,7 +209,6 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
             _check_published(past, reasons)
             _remove_rest(directory, past)
             return Opened(identity, prints, decisions=(_published(past),), past=past)
-    jobs = JobsBelow(directory)
     found = wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
