@@ -12,6 +12,8 @@ import pytest
 from corrected_kit import FAILS, JOB, SCRIPT, Runs, command_of, expected, until, write_input
 from firesteel.compile.identity import inputs
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
+from firesteel.recovery import takeover
+from firesteel.spark.recovery.header import JobIdentity
 
 ALL = {"read", "sum", "bonus", "last"}
 BEHIND_READ = ALL - {"bonus"}
@@ -73,6 +75,32 @@ CHANGES = {
     "the schema between": (edited('parse, "k bigint, v bigint"', 'parse, "k bigint, v double"'), {}, BEHIND_READ),
     "more subtasks": (edited('.name("sum")', '.name("sum").set_parallelism(3)'), {}, None),
 }
+
+
+def test_a_resume_reads_the_log_of_the_job_once_before_it_takes_it_over(runs, monkeypatch):
+    identity, read, read_log = JobIdentity.of_next_job(), [], takeover.read_log
+    monkeypatch.setattr(JobIdentity, "of_next_job", lambda: identity)  # one place in the script for both
+    job = failed(runs)
+    monkeypatch.setattr(takeover, "read_log", lambda log: read.append(log.parent.name) or read_log(log))
+    resumed(runs, True)
+    assert job not in runs.jobs and read.count(f"firesteel-job-{job}") == 1
+
+
+def test_a_job_that_goes_on_says_at_its_beginning_what_is_kept_as_a_dry_run_does(runs, capsys):
+    job = failed(runs)
+    text = edited("RATE = 2", "RATE = 3")
+    env, rows = runs.rows(text, **{"firesteel.recovery.dry-run": True})
+    rows.write_parquet(runs.folder / "out")
+    with pytest.raises(SystemExit):
+        env.execute("sums", resume=job)
+    told, *steps = capsys.readouterr().out.splitlines()
+    assert told.startswith(f"The job goes on from job {job} ('sums'), which ended as FAILED: "), told
+    assert "subtasks known by then had finished, and are kept as far as their results are there; 'sum', 'last" in told
+    assert told.endswith(" run. 'sum': reads global RATE, 2 then, 3 now.") and len(steps) == 4
+    resumed(runs, job, text, **{"firesteel.progress": True})
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("firesteel") and first.endswith(": 4 vertices")
+    assert second.startswith("firesteel") and second.endswith(f" s  {told}")
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_a_job_goes_on_by_its_id_over_several_drivers(folder):
     assert run(folder, f"--resume={job_id}", dies="torn finish 2").returncode == -9
     assert goes_on(folder) > 0
     (last, *_) = sorted((folder / "journal").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    assert "Driver 3 goes on with the job of process" in firesteel("explain", last)
+    assert f"Driver 3 goes on with job {job_id} ('collect') of process" in firesteel("explain", last)
     end = run(folder, "--resume", job_id)
     assert end.returncode == 2 and f"There is nothing of job {job_id}" in end.stderr
 

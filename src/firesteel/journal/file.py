@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Protocol, get_args
 import msgspec
 
 from firesteel.errors import UsageError
+from firesteel.journal.listing import CUT_OFF, begins_a_record
 from firesteel.journal.locks import hold
 from firesteel.journal.pending import Pending
 from firesteel.journal.places import SUFFIX, journal_directories, slug
@@ -146,13 +147,13 @@ class Journal:
             self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=_own_version()))
 
     @classmethod
-    def create(cls, options: Options, job_name: str, job_id: str) -> Journal:
-        """A new file in the journal directory, named after time, job name and job id.
+    def create(cls, options: Options, job_name: str, job_id: str, *, began: float | None = None) -> Journal:
+        """A new file in the journal directory, named after time, job name and job id. ``began``: seconds since 1970; None: now.
 
         Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
         way to one under the machine's temporary directory instead.
         """
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{slug(job_name)}_{job_id}{SUFFIX}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(began))}_{slug(job_name)}_{job_id}{SUFFIX}"
         directories = journal_directories(options)
         for number, directory in enumerate(directories, 1):
             try:
@@ -195,7 +196,7 @@ def encode(record: JournalRecord) -> bytes:
 
 
 def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
-    """All records of a journal, in order. A last line that was cut off is left out.
+    """All records of a journal, in order. A last line that was cut off is left out, unless it is the only one.
 
     Raises UsageError if the file cannot be read, is of a newer format than this, or a line before the last one is not a journal
     record.
@@ -205,7 +206,10 @@ def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
     except OSError as error:
         raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
     reader = Reader(path)
-    return [*reader.feed(written), *reader.end()]
+    records = [*reader.feed(written), *reader.end()]
+    if not records:
+        reader.check_begun()
+    return records
 
 
 class Reader:
@@ -219,6 +223,8 @@ class Reader:
         self._rest = b""
         self._number = 0
         self._is_newer = False
+        self._has_begun = False
+        """A record was whole."""
 
     def feed(self, written: bytes) -> list[AnyJournalRecord]:
         """Of the lines that end in these bytes, which follow those before."""
@@ -233,12 +239,24 @@ class Reader:
             return []
         return [] if record is None else [record]
 
+    def check_begun(self) -> None:
+        """Raises UsageError where no record was whole so far, and one begins that is cut off, or something that is none."""
+        if self._has_begun or self._number > 1 or not self._rest.strip():
+            return
+        if not begins_a_record(self._rest):
+            self._record(self._rest)
+            return
+        raise UsageError(
+            f"The journal '{self._path}' is damaged: {CUT_OFF}.",
+            hint="Whoever wrote it was killed as it began, or its disk was full: nothing of the job is in it.",
+        )
+
     def _record(self, line: bytes) -> AnyJournalRecord | None:
         self._number += 1
         if not line.strip():
             return None
         try:
-            return self._decoded(line)
+            record = self._decoded(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             if self._is_newer and _kind_of(line) not in _KINDS:
                 return None
@@ -246,6 +264,8 @@ class Reader:
                 f"Line {self._number} of '{self._path}' is not a journal record.",
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
+        self._has_begun |= record is not None
+        return record
 
     def _decoded(self, line: bytes) -> AnyJournalRecord | None:
         """None for a header."""

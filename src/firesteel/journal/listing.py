@@ -23,6 +23,10 @@ LONGEST_LINE = 1 << 26
 RUNNING, BROKEN_OFF, UNFINISHED, DAMAGED = "running", "broken off", "unfinished", "damaged"
 STATUSES = ("finished", "failed", "cancelled", RUNNING, BROKEN_OFF, UNFINISHED, DAMAGED)
 """``broken off``: its process is gone. ``unfinished``: whether it still runs cannot be known (no locks on that file system)."""
+CUT_OFF = "it is cut off within its first record"
+"""Of a journal, in words: whoever wrote it was killed as it began, or its disk was full."""
+EMPTY = "it is empty"
+_BEGIN = b'{"type":"'
 _WORDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
 _FAILED = b'"state":"FAILED"'
 _TOLD = tuple(
@@ -160,14 +164,14 @@ def _read(path: Path, began: float) -> Listed:
 def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bool | None]) -> Listed:
     """Of a journal that is open; ``path`` is for its id and for who shows it. ``is_held``: as of ``locks``, asked where it does not
     say that it ended. Never raises."""
-    head = b""
+    head = tail = b""
     try:
         head, tail, whole = ends_of(file)
         planned = _head.decode(head)
     except OSError as error:
         return damaged(path, began, error.strerror or str(error))
     except _ANY:
-        return damaged(path, began, "its first line is not that of a journal" if head else "it is empty")
+        return damaged(path, began, _why(file, head, tail))
     ends, numbers, last = _folded(tail)
     kind, job_id, name = _title(planned)
     status = _WORDS.get(ends.status) if ends is not None else None
@@ -185,6 +189,23 @@ def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bo
         return _with_numbers(found, planned, numbers, failures)
     except (ValueError, TypeError):  # JSON of the right form that is not a job's
         return damaged(path, began, "its plan is not that of a job")
+
+
+def _why(file: Readable, head: bytes, tail: bytes) -> str:
+    """The reason for which it cannot be read. ``head``, ``tail``: as ``ends_of`` gives them."""
+    if not head.strip():
+        return EMPTY
+    if not tail and begins_a_record(head):
+        with suppress(OSError):
+            file.seek(-1, 2)
+            if file.read(1) != b"\n":
+                return CUT_OFF
+    return "its first line is not that of a journal"
+
+
+def begins_a_record(rest: bytes) -> bool:
+    """Returns whether these bytes, behind which no line ends, are the beginning of a record."""
+    return rest.startswith(_BEGIN) or (rest != b"" and _BEGIN.startswith(rest))
 
 
 def _title(planned: _Head) -> tuple[str, str, str]:

@@ -87,14 +87,36 @@ class FoundJob:
         return next(began)
 
 
+class JobsBelow:
+    """The jobs below ``root``, asked for as often as one likes: a log is read again only where somebody has written to it since."""
+
+    def __init__(self, root: Path | ObjectPath) -> None:
+        self.root = root
+        self._known: dict[str, tuple[object, list[FoundJob]]] = {}
+        """By the name of the directory, which a driver that takes a job over changes, or else its log: the log's state before it was read, and the job."""
+
+    def find(self) -> list[FoundJob]:
+        """Returns those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
+        found: list[FoundJob] = []
+        for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}"):
+            with suppress(OSError, DamagedLogError):
+                found += self._read(log.parent)
+        return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
+
+    def _read(self, directory: Path | ObjectPath) -> list[FoundJob]:
+        state = _state(directory)
+        if directory.name in self._known and self._known[directory.name][0] == state:
+            return self._known[directory.name][1]
+        found = (
+            [] if FINISHED in _mark_beside(directory) else _read(directory)
+        )  # of finished ones there may be many, for reuse
+        self._known[directory.name] = state, found
+        return found
+
+
 def find_jobs(root: Path | ObjectPath) -> list[FoundJob]:
     """The jobs below ``root`` that have not finished, and have a log which can be read; the one that began last is the last."""
-    found: list[FoundJob] = []
-    for directory in root.glob(f"{directory_name('*', 1)}/{LOG}"):
-        if FINISHED not in _mark_beside(directory.parent):  # of which there may be many, for reuse
-            with suppress(OSError, DamagedLogError):
-                found += _read(directory.parent)
-    return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
+    return JobsBelow(root).find()
 
 
 def find_runs(root: Path | ObjectPath) -> list[FoundJob]:
@@ -172,6 +194,17 @@ def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
                 hint="Wait for its end, or end that process, before you go on with the job.",
             )
         time.sleep(_POLL_SECONDS)
+
+
+def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
+    """Raises UsageError where a job that lives goes on from this one, or from one that did. Jobs that have begun since they were looked for before are
+    seen, too: ``found`` may have been taken over, and the one that goes on from it not have been there yet."""
+    after = {found.job_id}
+    for job in jobs.find():  # in the order in which they began
+        if job.header.plan.after in after:
+            after.add(job.job_id)
+            if job.ended is None:
+                check_dead(job)
 
 
 def take_over(job: FoundJob) -> FoundJob:

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
@@ -22,6 +24,7 @@ from firesteel.report.history import (
 from firesteel.report.slot_sharing import group_lines, most_at_once, peaks_text
 from firesteel.report.slot_use import SlotUse, uses_of
 from firesteel.report.steps import step_lines
+from firesteel.report.waits import waited
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism.replay import TAPERED
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
@@ -60,10 +63,12 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *
     uses = uses_of(history, records)
     if vertex is not None:
         found = find_vertex(history, vertex)
-        return "\n".join(_vertex_lines(history, found, records, uses.get(found.id), alone=True))
+        of_one = _vertex_lines(history, found, records, uses.get(found.id), broken_off=broken_off, alone=True)
+        return "\n".join(of_one)
     lines = list(_job_lines(history, records, broken_off=broken_off))
     for number in sorted(history.vertices):
-        lines += ["", *_vertex_lines(history, history.vertices[number], records, uses.get(number))]
+        told = _vertex_lines(history, history.vertices[number], records, uses.get(number), broken_off=broken_off)
+        lines += ["", *told]
     return "\n".join(lines)
 
 
@@ -100,13 +105,21 @@ def _job_lines(history: JobHistory, records: list[JournalRecord], *, broken_off:
         yield labelled("options", ", ".join(option_text(key, value) for key, value in sorted(plan.options.items())))
     total = sum(v.parallelism or 0 for v in history.vertices.values())
     open_vertices = sum(v.parallelism is None for v in history.vertices.values())
-    undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
+    is_over = history.is_over or broken_off
+    undecided = f"; {vertex_count(open_vertices)} {_undecided(is_over)}" if open_vertices else ""
     yield labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     for name in sorted(history.groups):
         yield labelled("group", "\n".join(_group(history, name, records)))
-    yield from _decision_lines(history.decisions)
+    told = history.decisions
+    if is_over:
+        told = [replace(each, reason=waited(each, history)) if each.what == "waiting" else each for each in told]
+    yield from _decision_lines(told)
     for line in blocked_lines(history):
         yield labelled("blocked", line)
+
+
+def _undecided(is_over: bool) -> str:
+    return "never decided" if is_over else "not decided yet"
 
 
 def blocked_lines(history: JobHistory) -> list[str]:
@@ -144,10 +157,11 @@ def _vertex_lines(
     records: list[JournalRecord],
     use: SlotUse | None,
     *,
+    broken_off: bool,
     alone: bool = False,
 ) -> Iterator[str]:
     """``use``: of its slots; None: not known. ``alone``: nothing else is asked for, so that there is room for more about it."""
-    decided = vertex.subtasks_in_words("undecided")
+    decided = vertex.subtasks_in_words(_undecided(history.is_over or broken_off))
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
     )

@@ -11,6 +11,7 @@ from firesteel.model.arrays import Ints
 from firesteel.scheduler.deployment.readiness import Readiness
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.kernel.records import UNDECIDED
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.topology.groups import Mask
@@ -64,7 +65,7 @@ def _vertex(
 ) -> list[str]:
     name = f"Vertex {vertex.id} '{vertex.job.name}'"
     if not vertex.is_initialized:
-        return _inputs(graph, vertex, f"{name} is not decided yet: it waits for", now)
+        return _inputs(graph, vertex, f"{name} {UNDECIDED}", now)
     lines: list[str] = []
     states = vertex.states
     queued = np.flatnonzero(states == S.SCHEDULED)

@@ -18,6 +18,7 @@ from firesteel.scheduler.kernel.records import (
     MetricsSnapshot,
     StateChange,
 )
+from firesteel.view.news import says_what_is_kept
 from firesteel.view.watched import Watched, state_of
 
 VERSION = 1
@@ -88,7 +89,7 @@ class JsonView:
             vertex = watched.history.vertex(record.vertex)
             told = {"rule": record.rule, "bounds": record.bounds, "reason": record.reason}
             self._say(watched, "decided", vertex=vertex.id, name=vertex.name, parallelism=vertex.parallelism, **told)
-        elif record.what in _NOTES:
+        elif record.what in _NOTES or says_what_is_kept(record):
             self._say(watched, "note", vertex=record.vertex, what=record.what, reason=record.reason)
 
     def _failed(self, watched: Watched, record: StateChange) -> None:

@@ -8,6 +8,8 @@ from firesteel.scheduler.kernel.records import Decision, StateChange
 
 _TOLD = ("speculation", "winner", "blocklist", "placement", "slot request")
 """Decisions of which every view tells at once."""
+_RESUMED = ("goes on", "goes on from")
+"""Results of the decision with which a job that is resumed begins."""
 _WARNED = ("restart", "failover", "warning")
 """The decisions of a vertex that are told with their kind."""
 MOST_FAILURES = 5
@@ -26,6 +28,8 @@ class News:
             return self._failed(record) if record.state == "FAILED" else ""
         if record.what in _TOLD:
             return news(record)
+        if says_what_is_kept(record):
+            return record.reason
         if (
             record.what in _WARNED
             and record.vertex is not None
@@ -41,6 +45,11 @@ class News:
         if times == MOST_FAILURES + 1:
             return f"[{record.vertex}] more subtasks failed; 'firesteel history' lists all."
         return ""
+
+
+def says_what_is_kept(record: Decision) -> bool:
+    """Returns whether a job that is resumed begins with it."""
+    return record.what == "resume" and record.vertex is None and record.result in _RESUMED
 
 
 def warned(record: Decision) -> str:

@@ -8,12 +8,14 @@ import os
 import time
 
 import pytest
+from msgspec.structs import replace
 from tests.journal_samples import planned, word_count
 
+from firesteel.api.jobs.history import History
 from firesteel.cli.history_list import list_jobs
 from firesteel.errors import UsageError
 from firesteel.journal import listing
-from firesteel.journal.file import Journal, encode
+from firesteel.journal.file import Journal, encode, read
 from firesteel.journal.listing import Listed, listed
 from firesteel.journal.locks import is_held
 from firesteel.journal.lookup import find
@@ -21,6 +23,10 @@ from firesteel.journal.places import journals
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import JobStatusRecord, StateChange
 from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned
+from firesteel.spark.recovery.corrections.left_jobs import left_by
+from firesteel.ui.catalog.index import Index
+from firesteel.ui.catalog.jobs import Catalog
+from firesteel.ui.catalog.places import place_of
 
 
 def write(folder, when: str, name: str, job_id: str, records):
@@ -108,6 +114,25 @@ def test_damaged_journals_are_a_line(folder):
     }
     gone = folder / "gone.jsonl"
     assert only(gone).cause == "No such file or directory"
+
+
+@pytest.mark.parametrize(("header", "plan"), [(40, 0), (None, 5), (None, 200), (None, -1)])
+def test_a_journal_that_is_cut_off_as_it_began_is_called_so_everywhere(folder, header, plan):
+    folder.mkdir()
+    path = folder / "20260102-030405_a_b.jsonl"
+    journal = Journal(path)
+    journal.record(replace(planned(), job_name="x" * listing.HEAD_BYTES if plan == -1 else "word count"))
+    journal.close()
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first[:header] + second[: plan - 1 if plan < 0 else plan])
+    said = "damaged: it is cut off within its first record"
+    found = only(path)
+    assert f"{found.status}: {found.cause}" == said
+    for call in (read, History, lambda path: left_by(str(path), Options())):
+        with pytest.raises(UsageError, match=f"^The journal '{path}' is {said}\\. Whoever wrote it was killed"):
+            call(path)
+    (page,) = Catalog([Index(place_of(str(path)))]).jobs().items
+    assert f"{page.status}: {page.cause}" == said
 
 
 def test_a_plan_that_is_no_jobs_is_a_line_too(folder):

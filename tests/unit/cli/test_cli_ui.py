@@ -78,12 +78,14 @@ def test_without_a_folder_it_serves_the_journals_of_here(tmp_path):
     ("arguments", "said"),
     [
         (["nothing"], "There is no directory 'nothing'"),
+        (["notes.txt"], "'notes.txt' is not a journal. Give a journal, or a directory with journals."),
         pytest.param(["--port", "99999", "."], "is not a port", marks=pytest.mark.full),
         pytest.param(["--address", "192.0.2.1", "."], "cannot be served at 192.0.2.1", marks=pytest.mark.full),
         pytest.param(["-O", "firesteel.ui.token-file=/dev/null", "."], "can read '/dev/null'", marks=pytest.mark.full),
     ],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path, arguments, said):
+    (tmp_path / "notes.txt").write_text("Dear diary,\n")
     with running(tmp_path, *MAIN, "ui", *arguments) as process:
         assert process.wait(60) == 2
         told = process.stderr.read()

@@ -9,7 +9,7 @@ from tests.journal_samples import measured, planned, word_count
 from firesteel.errors import UsageError
 from firesteel.report.explain import explain, ranges_text
 from firesteel.report.history import subtask_numbers
-from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
+from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobStatusRecord, StateChange
 
 WHOLE = """\
 word count (job 3f2a91c0): FINISHED after 4.2 s.
@@ -75,12 +75,35 @@ def test_a_job_that_still_runs_and_one_that_failed():
     running = word_count()[:5]
     text = explain(running)
     assert text.startswith("word count (job 3f2a91c0): still RUNNING after 300 ms.")
-    assert "1 vertex never decided" in text
+    assert "1 vertex not decided yet" in text and "parquet out: not decided yet, after [0]" in text
     assert "0 subtasks finished; 0 waiting, 2 running" in text
     failed = explain([*running, JobStatusRecord(at=105.0, status="FAILED", cause="the disk is full")])
     assert "FAILED after 5 s" in failed
+    for over in (failed, explain(running, broken_off=True), explain(running, 1, broken_off=True)):
+        assert "parquet out: never decided, after [0]" in over and "yet" not in over
     assert "0 subtasks finished; 2 did not finish." in failed
     assert "cause        the disk is full" in failed
+
+
+def test_of_a_job_that_is_over_waits_are_told_with_what_was_decided_since():
+    before, told = (
+        word_count()[:3],
+        [
+            "Vertex 0 'text src/**/*.py -> tokenize' has subtasks 0, 1 with Spark for 17 s, the longest is subtask 0.",
+            "Vertex 1 'aggregate by word -> parquet out' is not decided yet: it waits for 2 of 2 producers of result 0.",
+            "Vertex 1 'aggregate by word -> parquet out' is not decided yet: it waits for vertex 0 'a', which has not started.",
+        ],
+    )
+    waits = Decision(at=101.0, what="waiting", result=told, reason=" ".join(told))
+    running = explain([*before, waits])
+    assert f"    waiting      {' '.join(told)}\n" in running
+    said = f"    waiting      At 1 s, after a while without news: {told[0]} Not decided by then: [1], which "
+    assert f"{said}got 1 subtask at 2.6 s.\n" in explain([*before, waits, *word_count()[3:]])
+    assert f"{said}never was.\n" in explain([*before, waits, JobStatusRecord(at=105.0, status="FAILED", cause="lost")])
+    assert f"{said}never was.\n" in explain([*before, waits], broken_off=True)
+    absorbed = GraphChanged(at=102.0, absorbed=1, into=0, vertex={"name": "both", "inputs": []})
+    ended = explain([*before, waits, absorbed, JobStatusRecord(at=105.0, status="FINISHED")])
+    assert f"{said.removesuffix('which ')}whose work was done in the tasks of [0].\n" in ended
 
 
 def test_nothing_written_yet():

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from firesteel.api.acceleration.record import Record
+from firesteel.journal.listing import listed
 from firesteel.journal.scripts import QueryRecord
+from firesteel.options import Options
 from firesteel.report.scripts import query_lines
 
 
@@ -23,3 +28,14 @@ def test_a_time_is_told_only_where_firesteel_has_computed(dry_run, told):
         QueryRecord(at=3.0, number=2, action="show", place="a.py:2", left=["it reads 1 KiB"], seconds=0.1),
     ]
     assert query_lines(queries, dry_run=dry_run) == [*told, "  2. show at a.py:2: Spark: it reads 1 KiB"]
+
+
+def test_a_script_began_when_it_began_and_not_with_its_first_query(tmp_path, monkeypatch):
+    began = float(int(time.time()) - 3600)
+    with monkeypatch.context() as then:
+        then.setattr(time, "time", lambda: began)
+        record = Record("report.py", dry_run=False)
+    record.add(Options({"firesteel.journal.directory": str(tmp_path)}), "count", "report.py:3", [])
+    record.close("FINISHED")
+    (found,) = listed(tmp_path.iterdir())
+    assert (found.kind, found.name, found.status, found.began) == ("script", "report.py", "finished", began)

@@ -175,3 +175,10 @@ def test_whole_waves_are_no_more_than_there_are_splits():
     assert not plan.decision["bounds"]
     capped = source([8 * MIB] * 70, bounds(data_volume=8 * MIB, tapers=False, maximum=66))
     assert capped.parallelism <= 66
+
+
+def test_sources_and_steps_behind_an_exchange_are_cut_into_the_same_waves():
+    for total, changes in [(576, {}), (576, {"tapers": False}), (300, {}), (160, {}), (576, {"maximum": 48})]:
+        sizes = [4 * MIB] * total
+        read, behind = source(sizes, bounds(**changes)), decide_vertex([keyed(sizes)], bounds(**changes))
+        assert read.parallelism == behind.parallelism and read.input_bytes.tolist() == behind.input_bytes.tolist()

@@ -16,7 +16,7 @@ from firesteel.recovery.files import open_log, read_log
 from firesteel.recovery.frames import DamagedLogError, frame
 from firesteel.recovery.log import FencedError, LogLost, Writer
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.takeover import find_job, find_jobs, take_over
+from firesteel.recovery.takeover import JobsBelow, find_job, find_jobs, take_over
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
 from s3_server import s3_server
@@ -106,6 +106,17 @@ def test_one_of_many_drivers_wins(root):
     outcomes = contended(find_job(root, "j"))
     assert outcomes.count(2) == 1
     assert sum("taken over by another driver just now: process" in str(outcome) for outcome in outcomes) == 7
+
+
+def test_a_log_is_read_again_only_where_another_driver_has_continued_it(root):
+    begun(root, "j")
+    begun(root, "k")
+    jobs = JobsBelow(root)
+    before = {job.job_id: job for job in jobs.find()}
+    assert all(before[job.job_id] is job for job in jobs.find())
+    take_over(before["k"])
+    now = {job.job_id: job for job in jobs.find()}
+    assert now["j"] is before["j"] and now["k"].log.epoch == 2
 
 
 def test_what_is_not_there(root):

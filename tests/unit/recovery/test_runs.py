@@ -14,6 +14,7 @@ import pytest
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import FencedError
+from firesteel.recovery.takeover import JobsBelow
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery import runs
@@ -46,7 +47,7 @@ def dies(root, name, age=0.0):
 
 def goes_on(root, **given):
     run = ScriptRun(root, "mine")
-    run.goes_on(ME, 3600.0, **{"job_id": None, "by_itself": False, **given})
+    run.goes_on(ME, 3600.0, JobsBelow(root), **{"job_id": None, "by_itself": False, **given})
     return run
 
 

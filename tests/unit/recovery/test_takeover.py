@@ -10,20 +10,21 @@ import threading
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.recovery.files import FileLog
+from firesteel.recovery import takeover
+from firesteel.recovery.files import FileLog, read_log
 from firesteel.recovery.log import Writer
-from firesteel.recovery.takeover import check_dead, find_job, find_jobs, take_over
+from firesteel.recovery.takeover import JobsBelow, check_dead, check_nobody_goes_on, find_job, find_jobs, take_over
 from firesteel.results.storage.owner import myself
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
 from takeover_kit import contended
 
 
-def left(root, job_id, epoch=1, wall=0.0):
+def left(root, job_id, epoch=1, wall=0.0, after=""):
     """A job's directory with a log, as a driver leaves it."""
     name = f"firesteel-job-{job_id}" + (f".e{epoch}" if epoch > 1 else "")
     (root / name).mkdir(exist_ok=True)
-    plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={})
+    plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={}, after=after)
     header = LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], plan, b"", b"", [])
     writer = Writer(FileLog(root / name / "log", epoch), lambda item: None, lambda: encode_records([Alive(0.0)]))
     writer.append(encode_records([DriverBegan(epoch, 7, "far", 11, "s", "app", wall, 0.0)]), awaited=False)
@@ -45,6 +46,50 @@ def test_jobs_are_found_in_the_order_in_which_they_began(tmp_path):
     assert find_job(tmp_path, "a").driver.pid == 11
     with pytest.raises(UsageError, match="nothing of job z"):
         find_job(tmp_path, "z")
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The directories whose logs were read."""
+    read = []
+
+    def counting(log):
+        read.append(log.parent.name)
+        return read_log(log)
+
+    monkeypatch.setattr(takeover, "read_log", counting)
+    return read
+
+
+def test_logs_are_read_once_and_again_only_where_somebody_wrote(tmp_path, read):
+    writers = [left(tmp_path, job_id, wall=wall) for job_id, wall in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    jobs = JobsBelow(tmp_path)
+    assert [job.job_id for job in jobs.find()] == ["a", "b", "c"] and len(read) == 3
+    check_nobody_goes_on(jobs, jobs.find()[0])
+    assert len(read) == 3
+    writers[1].wait(writers[1].append(encode_records([Alive(5.0)]), awaited=True))
+    take_over(jobs.find()[2])
+    read.clear()
+    assert [job.epoch for job in jobs.find()] == [1, 1, 2]
+    assert sorted(read) == ["firesteel-job-c.e2"] and len(jobs.find()[1].log.entries) == 3
+    for writer in writers:
+        writer.close()
+
+
+def test_a_driver_that_took_the_job_over_and_began_since_the_logs_were_read_is_seen(tmp_path):
+    left(tmp_path, "old").close()
+    jobs = JobsBelow(tmp_path)
+    (found,) = jobs.find()
+    left(tmp_path, "second", wall=1.0, after="old").close()
+    mark(tmp_path, "firesteel-job-second", {**myself(), "started": "1"})  # broke off as well
+    writer = left(tmp_path, "third", wall=2.0, after="second")
+    mark(tmp_path, "firesteel-job-third", myself())
+    grow = threading.Timer(0.3, lambda: writer.append(encode_records([Alive(2.0)]), awaited=True))
+    grow.start()
+    with pytest.raises(UsageError, match=r"Job third \('job'\) still runs"):
+        check_nobody_goes_on(jobs, found)
+    grow.join()
+    writer.close()
 
 
 def test_one_of_many_drivers_wins(tmp_path):

@@ -15,8 +15,7 @@ from firesteel.recovery.retention import BYTES, FINISHED, LINES, RETAIN
 from firesteel.recovery.takeover import FoundJob
 from firesteel.recovery.uses import USED, begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
-from firesteel.spark.recovery.corrections.corrected import CorrectedJob
-from firesteel.spark.recovery.corrections.kept_objects import LeftJob
+from firesteel.spark.recovery.corrections.corrected import CorrectedJob, Taken
 from firesteel.spark.storage.directories import JobStorage
 from firesteel.spark.storage.space import Space, superseded
 
@@ -148,10 +147,9 @@ def test_room_is_left_by_what_is_half_removed_and_taken_from_nobody_else(tmp_pat
 
 
 def test_what_another_job_uses_of_one_that_was_taken_over_stays(tmp_path):
-    jobs = [LeftJob(name, finished(tmp_path, name), None) for name in ("used", "free")]
-    storages = [JobStorage(str(tmp_path), job.job_id, "", retain=60.0) for job in jobs]
+    jobs = [FoundJob(name, 1, finished(tmp_path, name), None, None) for name in ("used", "free")]
     use = begin_use(jobs[0].directory)
-    taken = [FoundJob(job.job_id, 1, job.directory, None, None) for job in jobs]
-    CorrectedJob(None, jobs, storages, taken).leave(finished=True)
+    taken = [Taken(job, None, JobStorage(str(tmp_path), job.job_id, "", retain=60.0)) for job in jobs]
+    CorrectedJob(None, taken).leave(finished=True)
     assert [job.directory.exists() for job in jobs] == [True, False]
     assert use is not None

@@ -158,6 +158,30 @@ def test_places_of_all_kinds(tmp_path):
             place_of(wrong)
 
 
+def test_a_file_is_shown_if_it_is_a_journal_whatever_it_is_called_and_refused_else(tmp_path):
+    path = write(tmp_path, "a", journal_samples.word_count())
+    renamed, link, new = tmp_path / "b.txt", tmp_path / "c.jsonl", tmp_path / "new.jsonl"
+    renamed.write_bytes(path.read_bytes())
+    link.symlink_to(path)
+    new.touch()
+    assert [set(place_of(str(each)).look()) for each in (renamed, link, new)] == [{"b.txt"}, {"a.jsonl"}, {"new.jsonl"}]
+    (line,) = Index(place_of(str(renamed))).lines().values()
+    assert line.status == "finished"
+    for name, content in {
+        "notes.txt": b"Dear diary,\n",
+        "notes.jsonl": b'{"type":"note"}\n',
+        "short": b"x",
+        "none": b"",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(
+            UsageError, match=f"{name}' is not a journal. Give a journal, or a directory with journals."
+        ):
+            place_of(str(tmp_path / name))
+    (tmp_path / "empty").mkdir()
+    assert place_of(str(tmp_path / "empty")).look() == {}
+
+
 def test_a_location_that_is_far_away_is_read_through_arrow(tmp_path):
     write(tmp_path, "a", journal_samples.word_count())
     write(tmp_path, "mirrors", journal_samples.mirrored())

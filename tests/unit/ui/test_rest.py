@@ -219,10 +219,26 @@ def test_what_if_shows_other_decisions_beside_the_real_ones(client):
     asked = get(client, "/jobs/sim/what-if")
     assert asked["vertices"] == [] and asked["choices"]
     again = get(client, "/jobs/sim/what-if", **{"data-volume-per-task": "1 KiB"})
-    assert again["error"] == ""
+    assert again["vertices"] and again["values"] == {"data-volume-per-task": "1 KiB"}
     assert all(vertex["would_be"]["parallelism"] > 0 for vertex in again["vertices"] if vertex["would_be"])
-    wrong = get(client, "/jobs/sim/what-if", nonsense="1")
-    assert "nonsense" in wrong["error"] and wrong["vertices"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("nonsense", "1", "There is no option 'nonsense'. There are: adaptive, "),
+        ("data-volume-per-task", "purple", "'purple' is not a size such as '64 MiB', '1 GiB' or a number of bytes."),
+        ("firesteel.decider.cut", "by-luck", "'by-luck' is not one of by-bytes, by-count."),
+        ("max-parallelism", "0", "'0' must be at least 1."),
+        ("parallelism", "many", "'many' is not a whole number of at least 1."),
+        ("firesteel.progress", "true", "has no part in this decision. What has: adaptive, "),
+    ],
+)
+def test_what_if_refuses_values_that_cannot_be_and_says_which_can(client, name, value, said):
+    answer = client.get(f"{PREFIX}/jobs/sim/what-if", params={name: value})
+    assert answer.status_code == 400
+    wrong = answer.json()
+    assert said in " ".join(filter(None, [wrong["error"], wrong["hint"]]))
 
 
 def test_two_jobs_are_set_side_by_side(client):

@@ -24,6 +24,8 @@ class Record:
         self._name, self._dry_run = name, dry_run
         self._journal: Journal | None = None
         self._began = time.monotonic()
+        self._began_at = time.time()
+        """Seconds since 1970, for the journal: it is made only as the first query comes."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -53,7 +55,7 @@ class Record:
 
         script_id = new_job_id()
         try:
-            journal = Journal.create(options, self._name, script_id)
+            journal = Journal.create(options, self._name, script_id, began=self._began_at)
         except UsageError as error:
             _log.warning("%s", error)
             return None

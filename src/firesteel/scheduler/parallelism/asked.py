@@ -113,7 +113,7 @@ def _count(name: str, value: Any) -> int | None:
     try:
         number = parse_int(value)
     except ValueError:
-        raise UsageError(f"Option '{name}' = {value!r} is not a whole number.") from None
+        raise UsageError(f"Option '{name}' = {value!r} is not a whole number of at least 1.") from None
     if number < 1:
         raise UsageError(f"Option '{name}' = {value!r} must be at least 1.")
     return number

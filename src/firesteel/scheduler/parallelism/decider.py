@@ -35,7 +35,7 @@ from firesteel.scheduler.parallelism.replay import TAPERED, remembered
 from firesteel.scheduler.parallelism.skew import NO_SKEW, Division, Skew, skew_of
 from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 from firesteel.scheduler.parallelism.units import Units
-from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words
+from firesteel.scheduler.parallelism.waves import Waves, falling_in_words, whole_waves
 
 BYTES_PER_OBJECT = 16 << 10
 """Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
@@ -299,7 +299,7 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     cuts, tapers = line.cut(n, max_slices, largest), False
     if wanted <= high and timed == most and bounds.least_volume:
         waves = Waves.of(bounds, _opened(inputs) + volume.broadcast)
-        cuts, tapers = _in_waves(waves, line, cuts, (least, most, top), limit if bounds.tapers else 0, max_slices)
+        cuts, tapers = waves.best(line, cuts, (least, most), (least, top), limit if bounds.tapers else 0, max_slices)
         n = len(cuts) - 1
     if bounds.cost is not None and timed != most and (timed < least or n > most):
         rule, bound = TASK_DURATION, []
@@ -316,21 +316,6 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     return _by_bytes(units, cuts, rule, words, account)
 
 
-def _in_waves(  # noqa: PLR0917
-    waves: Waves, line: Line, cuts: Longs, between: tuple[int, int, int], limit: int, max_slices: int | None
-) -> tuple[Longs, bool]:
-    """These boundaries, or those of a cut that clearly ends before; and whether later waves are smaller in it.
-
-    ``between``: ranges that the volume asks for, that fill the last wave, and that there may be. ``limit``: bytes of a range; 0: all waves are alike.
-    """
-    least, most, high = between
-    if waves.slots < 2 or len(cuts) - 1 > MOST_RECKONED:
-        return cuts, False
-    even = [line.cut(n, max_slices) for n in (least, most) if n != len(cuts) - 1]
-    tapered = waves.tapered(line, least, high, limit) if limit and max_slices is None else []
-    return waves.best(line, cuts, even, tapered)
-
-
 def _fewest(line: Line, least: int, most: int, max_slices: int | None) -> tuple[int, int]:
     """The fewest ranges, from ``least`` on, whose largest is as small as that of ``most`` ranges, and its bytes."""
     largest = line.smallest_largest(most, max_slices)
@@ -339,8 +324,7 @@ def _fewest(line: Line, least: int, most: int, max_slices: int | None) -> tuple[
 
 def _in_whole_waves(wanted: int, high: int, bounds: Bounds, worth: int) -> int:
     """``wanted``, or as many more, up to ``high`` and those ``worth`` their start, as leave no slot idle in the last wave."""
-    waves = -(-wanted // bounds.slots)
-    return max(wanted, min(waves * bounds.slots, worth, high)) if bounds.least_volume else wanted
+    return max(wanted, min(whole_waves(wanted, bounds.slots), worth, high)) if bounds.least_volume else wanted
 
 
 def _worth(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> int:

@@ -16,7 +16,7 @@ from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
 from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
 from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
-from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words
+from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words, whole_waves
 
 LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""
@@ -133,7 +133,7 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     by_bytes, waves = -(-line.total // bounds.data_volume), Waves.of(bounds)
     filled = today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
     if bounds.least_volume and filled > bounds.slots > 1:
-        today = max(filled, min(waves.whole(filled), line.total // waves.worth, line.size, upper))
+        today = max(filled, min(whole_waves(filled, bounds.slots), line.total // waves.worth, line.size, upper))
     least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * bounds.data_volume))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
@@ -144,9 +144,8 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     if bounds.cost is not None and wanted != today:
         return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds.cost, line.total, n)}")
     if bounds.least_volume and not words and bounds.slots > 1 and filled <= MOST_RECKONED:
-        even = [line.cut(n)] if n != filled else []
-        tapered = waves.tapered(line, by_bytes, upper, bounds.data_volume) if bounds.tapers else []
-        cuts, tapers = waves.best(line, line.cut(filled), even, tapered)
+        limit = bounds.data_volume if bounds.tapers else 0
+        cuts, tapers = waves.best(line, line.cut(filled), (n,), (by_bytes, upper), limit)
         n = len(cuts) - 1
         if tapers:
             account += f" makes {format_count(by_bytes)}; {falling_in_words(n, bounds.slots)}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from firesteel.humanize import format_bytes, format_seconds, plural
 from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import Bounds
+from firesteel.scheduler.parallelism.waves import whole_waves
 
 TASK_DURATION = "task duration"
 """The rule where the time that subtasks take has decided."""
@@ -33,15 +34,11 @@ def by_duration(
     seconds = bounds.cost.seconds_per_byte * volume
     worth = int(seconds / max(bounds.target_seconds, seconds_beside))
     if worth > today:
-        return max(today, min(worth, _whole_waves(least, bounds.slots)))
+        return max(today, min(worth, whole_waves(least, bounds.slots)))
     enough = -int(-seconds // bounds.target_seconds)
     if enough < least:
-        return min(today, _whole_waves(max(enough, fewest(), 1), bounds.slots))
+        return min(today, whole_waves(max(enough, fewest(), 1), bounds.slots))
     return today
-
-
-def _whole_waves(subtasks: int, slots: int) -> int:
-    return -(-subtasks // slots) * slots
 
 
 def duration_in_words(cost: StepCost, volume: int, subtasks: int) -> str:

@@ -48,25 +48,29 @@ class Waves:
             start = int(START_SECONDS / bounds.cost.seconds_per_byte)
         return Waves(bounds.slots, start + opened, max(1, STARTS_WORTH * start + opened))
 
-    def fewest(self, subtasks: int) -> int:
-        """Waves that hold so many subtasks."""
-        return -(-subtasks // self.slots)
+    def best(  # noqa: PLR0917
+        self,
+        line: Line,
+        cut: Longs,
+        others: Iterable[int],
+        between: tuple[int, int],
+        limit: int,
+        max_slices: int | None = None,
+    ) -> tuple[Longs, bool]:
+        """Returns ``cut``, or another one that clearly ends before it, of two that are alike the first one; and True for one whose later waves are smaller.
 
-    def whole(self, subtasks: int) -> int:
-        """So many subtasks, or as many more as leave no slot idle in the last wave."""
-        return self.fewest(subtasks) * self.slots
-
-    def best(self, line: Line, cut: Longs, even: Iterable[Longs], tapered: Iterable[Longs]) -> tuple[Longs, bool]:
-        """Returns ``cut``, or one of the others that clearly ends before it, of two that are alike the first one; and True for a tapered one.
-
-        ``cut`` too where there are so many subtasks, or a single slot (as where nobody knows of any), that it hardly matters.
+        ``others``: numbers of even ranges. ``between``: ranges that the volume asks for, and that there may be. ``limit``: bytes of a
+        range; 0: all waves are alike. ``cut`` too where there are so many subtasks, or a single slot (as where nobody knows of any), that it
+        hardly matters.
         """
         best, tapers = cut, False
         if self.slots < 2 or len(cut) - 1 > MOST_RECKONED:
             return best, tapers
+        even = [line.cut(n, max_slices) for n in others if n != len(cut) - 1]
+        tapered = self.tapered(line, *between, limit) if limit and max_slices is None else []
         ends = self.end(np.diff(line.prefix[cut]))
-        for others, falls in ((even, False), (tapered, True)):
-            for other in others:
+        for candidates, falls in ((even, False), (tapered, True)):
+            for other in candidates:
                 end = self.end(np.diff(line.prefix[other]))
                 if end <= _CLEARLY * ends:
                     best, tapers, ends = other, falls, end
@@ -89,11 +93,16 @@ class Waves:
         """
         if self.slots < 2:
             return []
-        waves, least = self.fewest(fewest) + 1, max(self.worth, 2 * line.largest)
+        waves, least = whole_waves(fewest, self.slots) // self.slots + 1, max(self.worth, 2 * line.largest)
         if waves * self.slots > min(most, line.size, MOST_RECKONED):
             return []
         sizes = falling(line.total / self.slots, waves, limit - line.largest, least)
         return [_cut_at(line, np.repeat(sizes, self.slots))] if sizes else []
+
+
+def whole_waves(subtasks: int, slots: int) -> int:
+    """So many subtasks, or as many more as leave no slot idle in the last wave."""
+    return -(-subtasks // slots) * slots
 
 
 def falling(total: float, waves: int, largest: float, smallest: float) -> list[float]:

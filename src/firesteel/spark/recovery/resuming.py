@@ -30,7 +30,16 @@ from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG, RUN
-from firesteel.recovery.takeover import FoundJob, check_dead, find_job, find_jobs, is_surely_dead, take_over
+from firesteel.recovery.takeover import (
+    FoundJob,
+    JobsBelow,
+    check_dead,
+    check_nobody_goes_on,
+    find_job,
+    find_jobs,
+    is_surely_dead,
+    take_over,
+)
 from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
@@ -50,7 +59,7 @@ from firesteel.spark.recovery.beginning import (
     NewLog,
     can_recover,
 )
-from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of
+from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of, kept_in_words, left_of
 from firesteel.spark.recovery.corrections.from_earlier import AloneInRun, Earlier, FromEarlier
 from firesteel.spark.recovery.corrections.reused import check_reuse, lines_in_short, reused
 from firesteel.spark.recovery.header import (
@@ -189,9 +198,9 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
         )
     prints = prints_of(compiled)
     directory = kept_folder(root())
-    run = script_run(directory, identity.run)
+    run, jobs = script_run(directory, identity.run), JobsBelow(directory)
     if wanted.by_place:
-        run.goes_on(identity, retain_seconds(options), job_id=wanted.job_id, by_itself=wanted.by_itself)
+        run.goes_on(identity, retain_seconds(options), jobs, job_id=wanted.job_id, by_itself=wanted.by_itself)
         identity = replace(identity, run=run.name)
         past = run.past(identity.ordinal)
         if past is not None and past.out != BEGAN:
@@ -200,14 +209,14 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
             _check_published(past, reasons)
             _remove_rest(directory, past)
             return Opened(identity, prints, decisions=(_published(past),), past=past)
-    found = wanted.find(directory, identity, run, has_sinks=bool(compiled.sinks))
+    found = wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
         _refuse_taken(compiled, *why)
         return Opened(identity, prints, decisions=why)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     check_dead(found)
-    _check_nobody_goes_on(directory, found)
+    check_nobody_goes_on(jobs, found)
     taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
     reasons = obstacles(compiled, found, present)
     _refuse_half_published(compiled, found, reasons)
@@ -242,13 +251,11 @@ class Wanted:
     by_place: bool = True
     by_itself: bool = False
 
-    def find(
-        self, root: Path | ObjectPath, identity: JobIdentity, run: ScriptRun, *, has_sinks: bool
-    ) -> FoundJob | None:
+    def find(self, jobs: JobsBelow, identity: JobIdentity, run: ScriptRun, *, has_sinks: bool) -> FoundJob | None:
         """``identity``: in the run that goes on. Raises UsageError for an id of which there is nothing, and where nobody can tell whether the job has published its outputs."""
         if self.job_id is not None and not self.by_place:
-            return _unfinished(find_job(root, self.job_id))
-        left = [job for job in find_jobs(root) if job.header.run == identity.run]
+            return _unfinished(find_job(jobs.root, self.job_id))
+        left = [job for job in jobs.find() if job.header.run == identity.run]
         if self.by_itself:
             left = [job for job in left if is_surely_dead(job)]
         own = [job for job in left if job.header.ordinal == identity.ordinal]
@@ -406,16 +413,6 @@ def rebuilt(compiled: CompiledJob, options: Options, taken: FoundJob) -> SameJob
     return SameJob(taken, given, side_inputs, replayed, carried)
 
 
-def _check_nobody_goes_on(root: Path | ObjectPath, found: FoundJob) -> None:
-    """Raises UsageError where a job that lives goes on from this one, or from one that did."""
-    after = {found.job_id}
-    for job in find_jobs(root):  # in the order in which they began
-        if job.header.plan.after in after:
-            after.add(job.job_id)
-            if job.ended is None:
-                check_dead(job)
-
-
 def _refuse_half_published(compiled: CompiledJob, found: FoundJob, reasons: Sequence[str]) -> None:
     """Raises UsageError where outputs of the job may be out, and nobody can say which: begun anew, it could publish them twice."""
     for (vertex, place), told in sink_steps(found.log.entries).items():
@@ -499,15 +496,20 @@ def _named(past: PastJob) -> str:
 
 
 def goes_on(same: SameJob) -> Decision:
-    """The word on what is kept of it."""
-    scheduler, driver = same.replayed.scheduler, same.found.driver
-    vertices = [vertex for vertex in scheduler.graph.vertices if vertex.is_initialized]
-    finished = sum(int((vertex.winner != NO_ROW).sum()) for vertex in vertices)
-    subtasks = sum(vertex.parallelism for vertex in vertices)
+    """The word on what is kept of it, and what runs."""
+    scheduler, driver, header = same.replayed.scheduler, same.found.driver, same.found.header
+    vertices = [vertex for vertex in scheduler.graph.vertices if not vertex.is_absorbed]
+    finished = [int((vertex.winner != NO_ROW).sum()) if vertex.is_initialized else 0 for vertex in vertices]
+    known = [vertex.parallelism if vertex.is_initialized else 0 for vertex in vertices]
+    runs = [
+        left_of(vertex.job.name, done, of)
+        for vertex, done, of in zip(vertices, finished, known, strict=True)
+        if done < of or not of
+    ]
     host = driver.host.split(" ")[0]
     reason = (
-        f"Driver {same.found.epoch} goes on with the job of process {driver.pid} on {host}: {finished:,} of the "
-        f"{subtasks:,} subtasks known by then had finished, and are kept as far as their results are there."
+        f"Driver {same.found.epoch} goes on with job {header.job_id} ('{header.job_name}') of process {driver.pid} on {host}: "
+        f"{kept_in_words(sum(finished), sum(known), runs)}"
     )
     return Decision(at=0.0, what="resume", result="goes on", reason=reason)
 

@@ -28,9 +28,9 @@ from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG, RUN
 from firesteel.recovery.takeover import (
     FoundJob,
+    JobsBelow,
     check_dead,
     find_job,
-    find_jobs,
     find_runs,
     is_surely_dead,
     owner,
@@ -148,7 +148,14 @@ class ScriptRun:
         return JobInRun(self, msgspec.structs.replace(header, run=self.name, ordinal=ordinal, given=b""), begun=begun)
 
     def goes_on(
-        self, identity: JobIdentity, retain: float, *, job_id: str | None, by_itself: bool, takes: bool = True
+        self,
+        identity: JobIdentity,
+        retain: float,
+        jobs_below: JobsBelow,
+        *,
+        job_id: str | None,
+        by_itself: bool,
+        takes: bool = True,
     ) -> None:
         """Makes the last run of the script, or that of the job with this id, this process's. Looked for once. ``by_itself``: nobody has asked, so only if its
         process died, for certain. ``takes``: else it is only looked at. Raises UsageError where that run goes on elsewhere, DamagedLogError, OSError."""
@@ -156,7 +163,7 @@ class ScriptRun:
             if self._looked:
                 return
             self._retain = retain
-            runs, jobs = find_runs(self._root), find_jobs(self._root)
+            runs, jobs = find_runs(self._root), jobs_below.find()
             if job_id is not None:
                 left = [find_job(self._root, job_id)]
             else:

@@ -20,7 +20,7 @@ import msgspec
 from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED, began_in_name, damaged, listed_of
 from firesteel.ui.catalog.places import Place, Stamp
 
-FORMAT = 1
+FORMAT = 2
 LOOK_SECONDS = 1.0
 """A place is looked at no more often ..."""
 FAR_LOOK_SECONDS = 15.0

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from firesteel.errors import UsageError
-from firesteel.journal.listing import Readable
+from firesteel.journal.file import begins_like_a_journal
+from firesteel.journal.listing import HEAD_BYTES, Readable, begins_a_record
 from firesteel.journal.locks import is_held
 from firesteel.journal.places import SUFFIX
 
@@ -65,7 +66,8 @@ class Folder:
             for entry in entries:
                 if self._only and entry.name != self._only:
                     continue
-                if entry.name.endswith(SUFFIX) and entry.name.isprintable() and not entry.is_symlink():
+                is_one = bool(self._only) or entry.name.endswith(SUFFIX)
+                if is_one and entry.name.isprintable() and not entry.is_symlink():
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         found[entry.name] = Stamp(status.st_size, status.st_mtime_ns)
@@ -124,8 +126,21 @@ def _bare(name: str) -> str:
     return name
 
 
+def _check_journal(given: str, path: Path) -> None:
+    """Raises UsageError for a file that is no journal. An empty one may become one, if it is called like that."""
+    hint = "Give a journal, or a directory with journals."
+    try:
+        with path.open("rb") as file:
+            begin = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise UsageError(f"'{given}' cannot be read: {error.strerror or error}.", hint=hint) from None
+    is_one = begins_like_a_journal(path) if b"\n" in begin else begins_a_record(begin)
+    if not (is_one if begin else path.suffix == SUFFIX):
+        raise UsageError(f"'{given}' is not a journal.", hint=hint)
+
+
 def place_of(given: str) -> Place:
-    """A folder, a journal, or a URL. Raises UsageError."""
+    """A folder, a journal under any name, or a URL. Raises UsageError for what is none of them."""
     if "://" in given:
         import pyarrow as pa
         import pyarrow.fs as pafs
@@ -139,7 +154,9 @@ def place_of(given: str) -> Place:
         return Far(filesystem, base, given)
     path = Path(given).expanduser()
     if path.is_file():
-        return Folder(path.parent.absolute(), str(path), only=path.name)
+        _check_journal(given, path)
+        there = path.resolve()
+        return Folder(there.parent, str(path), only=there.name)
     if not path.is_dir():
         raise UsageError(f"There is no directory '{given}'.", hint="Give a directory with journals, or a URL of one.")
     return Folder(path.absolute(), given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from firesteel.errors import UsageError
 from firesteel.ui.pages.source import Asked, Source
 from firesteel.ui.pages.templates import render
@@ -20,5 +22,9 @@ def what_if_page(source: Source, asked: Asked) -> str:
         raise UsageError(
             f"A {job.summary.kind} has no decisions that could be taken again.", hint="Go back to its own page."
         )
-    view = source.what_if(asked.id, values)
-    return render("what_if.html", asked, job=job, summary=job.summary, tab="what-if", view=view)
+    error = ""
+    try:
+        view = source.what_if(asked.id, values)
+    except UsageError as wrong:  # told below the form, which keeps what was written into it
+        error, view = str(wrong), replace(source.what_if(asked.id, {}), values=values)
+    return render("what_if.html", asked, job=job, summary=job.summary, tab="what-if", view=view, error=error)

@@ -48,8 +48,6 @@ class WhatIf(View, frozen=True):
     """Options that can be changed, with the value that the job had."""
     vertices: list[WhatIfVertex]
     joins: list[WhatIfJoin]
-    error: str = ""
-    """A sentence on what is wrong with ``values``; then there are no vertices and joins."""
 
 
 class ComparedVertex(View, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from firesteel.api.jobs import what_if as again
-from firesteel.errors import FiresteelError
 from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
 from firesteel.options.jobs import DECIDER_OPTIONS
 from firesteel.ui.folds.fold import JobFold
@@ -20,26 +19,23 @@ _CHOICES = (*DECIDER_OPTIONS, ADAPTIVE_JOINS, MEMORY_PER_TASK)
 
 
 def what_if_view(fold: JobFold, summary: JobSummary, values: Mapping[str, str]) -> WhatIf:
-    """``values``: options by any of their names; empty ones are left out. What is wrong with them is told in ``error``."""
+    """``values``: options by any of their names; empty ones are left out. Raises UsageError for those that cannot be."""
     given = {key: value.strip() for key, value in values.items() if value.strip()}
     choices = _choices(fold)
     if not given:
         return WhatIf(job=summary, values={}, choices=choices, vertices=[], joins=[])
-    try:
-        vertices = [_vertex(each) for each in again.compare(fold.kept, given)]
-        joins = [
-            WhatIfJoin(
-                vertex=join.vertex,
-                join=join.join,
-                was=join.was.result,
-                would_be=join.would_be.result,
-                was_reason=join.was.reason,
-                would_be_reason=join.would_be.reason,
-            )
-            for join in again.joins_again(fold.kept, given)
-        ]
-    except FiresteelError as error:
-        return WhatIf(job=summary, values=given, choices=choices, vertices=[], joins=[], error=str(error))
+    vertices = [_vertex(each) for each in again.compare(fold.kept, given)]
+    joins = [
+        WhatIfJoin(
+            vertex=join.vertex,
+            join=join.join,
+            was=join.was.result,
+            would_be=join.would_be.result,
+            was_reason=join.was.reason,
+            would_be_reason=join.would_be.reason,
+        )
+        for join in again.joins_again(fold.kept, given)
+    ]
     return WhatIf(job=summary, values=given, choices=choices, vertices=vertices, joins=joins)
 
 

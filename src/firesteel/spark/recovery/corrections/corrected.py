@@ -107,20 +107,34 @@ class Correction:
         return then is not None and 0 < self.earlier.parallelism.get(then, 0) <= self.finished(vertex)
 
     def reason(self) -> str:
-        """One sentence or more on what is kept, and on the first step that is another one."""
+        """A sentence on what is kept, one on what runs, and the first reason for that."""
         job, header = self.found, self.found.header
         ended = f"ended as {job.ended.status}" if job.ended is not None else "broke off"
-        kept = [f"'{name}'" for vertex, name in enumerate(self.names) if self.finished(vertex)]
-        others = [
-            f"'{name}': {match.why}."
-            for name, match in zip(self.names, self.matches, strict=True)
-            if match.then is None
-        ]
-        said = (
-            f"The job goes on from job {job.job_id} ('{header.job_name}'), which {ended}. As they were, and kept as far as finished: "
-            f"{first_of(kept, 8)}."
+        runs = [self._run(vertex) for vertex in range(len(self.names)) if not self._is_whole(vertex)]
+        kept = sum(self.finished(vertex) for vertex in range(len(self.names)))
+        said = kept_in_words(kept, sum(self.earlier.parallelism.values()), runs)
+        first = next(
+            (f" '{name}': {m.why}." for name, m in zip(self.names, self.matches, strict=True) if m.then is None), ""
         )
-        return " ".join([said, *others[:1]])
+        return f"The job goes on from job {job.job_id} ('{header.job_name}'), which {ended}: {said}{first}"
+
+    def _run(self, vertex: int) -> str:
+        """The vertex, as one that is not kept whole."""
+        then = self.matches[vertex].then
+        return left_of(
+            self.names[vertex], self.finished(vertex), 0 if then is None else self.earlier.parallelism.get(then, 0)
+        )
+
+
+def kept_in_words(kept: int, subtasks: int, runs: Sequence[str]) -> str:
+    """Sentences behind a colon. ``kept``: of the ``subtasks`` that were known by then; ``runs``: vertices that are not kept whole (``left_of``)."""
+    left = f"{first_of(runs, 8)} {'runs' if len(runs) == 1 else 'run'}" if runs else "nothing is left to run"
+    return f"{kept:,} of the {subtasks:,} subtasks known by then had finished, and are kept as far as their results are there; {left}."
+
+
+def left_of(name: str, kept: int, subtasks: int) -> str:
+    """``'read'``; of one that is kept in part ``'read' (2 of 5 subtasks)``."""
+    return f"'{name}' ({subtasks - kept:,} of {plural(subtasks, 'subtask')})" if kept else f"'{name}'"
 
 
 def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = False) -> Correction:
@@ -133,15 +147,28 @@ def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = Fals
     return Correction(found, earlier, now.names, now.inputs, matches(then, now))
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A job that is this process' now. ``earlier``: all that its log tells."""
+
+    found: FoundJob
+    earlier: EarlierJob
+    storage: JobStorage
+
+
 @dataclass(eq=False)
 class CorrectedJob:
-    """The jobs that were taken over for the present one: the last one first, then those that it had been kept from itself."""
+    """``taken``: the jobs that were taken over for the present one: the last one first, then those that it had been kept from itself."""
 
     correction: Correction
-    jobs: list[LeftJob]
-    storages: list[JobStorage]
-    taken: list[FoundJob]
-    origins: dict[int, str] = field(default_factory=dict[int, str])
+    taken: list[Taken]
+
+    @property
+    def origins(self) -> Mapping[int, str]:
+        found: dict[int, str] = {}
+        for job in self.taken:
+            found |= job.found.origins
+        return found
 
     @property
     def bases(self) -> Collection[int]:
@@ -157,9 +184,11 @@ class CorrectedJob:
 
     def kept(self, directory: Path | ObjectPath) -> KeptObjects:
         """``directory``: of the present job."""
-        kept = KeptObjects(self.jobs, directory)
+        kept = KeptObjects(
+            [LeftJob(job.found.job_id, job.found.directory, job.earlier) for job in self.taken], directory
+        )
         staged = {id(one) for own in self.staged.values() for one in own.executions}
-        for job in self.jobs:
+        for job in self.taken:
             kept.strike([one for one in job.earlier.finished if one.commits and id(one) not in staged])
         return kept
 
@@ -176,22 +205,23 @@ class CorrectedJob:
             if own and all(states):
                 for place, state in enumerate(states):
                     self.staged[vertex, place] = Staged(own, state)
-                    self._taken.add((then, place))
+                    self._adopted.add((then, place))
 
     staged: dict[tuple[int, int], Staged] = field(default_factory=dict[tuple[int, int], Staged])
     """By vertex and place of the present job's sinks."""
-    _taken: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    _adopted: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    """The same by vertex and place of the earlier job's."""
 
     def abandon(self) -> None:
         """Removes what was staged for sinks that nobody takes over. (That of jobs before the last one was seen to by the next one.)"""
-        abandon_sinks(self.jobs[0].directory, but=self._taken)
+        abandon_sinks(self.taken[0].found.directory, but=self._adopted)
 
     def check_held(self) -> None:
         """Raises FiresteelError where another driver has taken one of them over: it goes on from the same, and would publish the same."""
-        for found in self.taken:
-            if not is_held(found):
+        for job in self.taken:
+            if not is_held(job.found):
                 raise FiresteelError(
-                    f"{found.label}, from which this one goes on, was taken over by another driver or removed, so this one does not publish its outputs: "
+                    f"{job.found.label}, from which this one goes on, was taken over by another driver or removed, so this one does not publish its outputs: "
                     "they might be published twice.",
                     hint="Look at what is there, and let that driver end, before you run the script again.",
                 )
@@ -199,14 +229,13 @@ class CorrectedJob:
     def leave(self, *, finished: bool) -> None:
         """The present job is over: nobody asks for them again if it has finished, but those that use them already; else the next one may. Never
         raises."""
-        triples = list(zip(self.taken, self.jobs, self.storages, strict=True))
-        for found, job, storage in reversed(triples):  # the last job is the one that was left last
-            if not _is_held(found):
+        for job in reversed(self.taken):  # the last job is the one that was left last
+            if not _is_held(job.found):
                 continue
-            if finished and end_uses(job.directory):
-                storage.remove()
+            if finished and end_uses(job.found.directory):
+                job.storage.remove()
             else:
-                storage.keep()
+                job.storage.keep()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +259,12 @@ class Taking:
 
 def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> CorrectedJob:
     """``correction``: of a job that was taken. Takes those that this one was kept from, too, of many the last ones."""
-    job = CorrectedJob(correction, [], [], [])
-    _add(job, correction.found, correction.earlier, taking)
+    job = CorrectedJob(correction, [Taken(correction.found, correction.earlier, taking.storage(correction.found))])
     after = correction.found.header.plan.after
-    while after and len(job.jobs) < MOST_KEPT:
+    while after and len(job.taken) < MOST_KEPT:
         try:
             found = taking.take(find_job(taking.root, after))
-            _add(job, found, earlier_job(found.log.entries), taking)
+            job.taken.append(Taken(found, earlier_job(found.log.entries), taking.storage(found)))
         except (FiresteelError, ValueError, OSError):  # of use, and not necessary
             _log.debug("nothing of job %s is left", after, exc_info=True)
             break
@@ -250,13 +278,6 @@ def _is_held(found: FoundJob) -> bool:
     with suppress(OSError):
         return is_held(found)
     return False
-
-
-def _add(job: CorrectedJob, found: FoundJob, earlier: EarlierJob, taking: Taking) -> None:
-    job.taken.append(found)
-    job.jobs.append(LeftJob(found.job_id, found.directory, earlier))
-    job.storages.append(taking.storage(found))
-    job.origins |= found.origins
 
 
 def lines_of(header: LogHeader, *, sinks_run: bool = False) -> Lines:

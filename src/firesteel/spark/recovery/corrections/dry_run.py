@@ -9,7 +9,7 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import UsageError
 from firesteel.options import RECOVERY_DRY_RUN, RESULTS_REUSE, Options, retaining
 from firesteel.recovery.frames import DamagedLogError
-from firesteel.recovery.takeover import FoundJob
+from firesteel.recovery.takeover import FoundJob, JobsBelow
 from firesteel.scheduler.recovery.replay import Diverged
 from firesteel.spark.recovery.corrections.corrected import correction_of
 from firesteel.spark.recovery.corrections.reused import check_reuse, reused
@@ -32,13 +32,13 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
             hint=f"Write firesteel resume JOB --dry-run, or set {RESULTS_REUSE.key} = true.",
         )
     root = kept_folder(storage_root(options, shared=False))
-    run = script_run(root, identity.run)
+    run, jobs = script_run(root, identity.run), JobsBelow(root)
     if wanted.by_place:
-        run.goes_on(identity, 0.0, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
+        run.goes_on(identity, 0.0, jobs, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
         identity = replace(identity, run=run.name)
     past = run.past(identity.ordinal)
     is_done = past is not None and past.out != BEGAN
-    found = None if is_done else wanted.find(root, identity, run, has_sinks=bool(compiled.sinks))
+    found = None if is_done else wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         raise UsageError(
             f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",

@@ -10,6 +10,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.journal.file import read
 from firesteel.journal.lookup import find
+from firesteel.journal.places import id_of
 from firesteel.options import STORAGE_DIR, Options
 from firesteel.options.registry import ON_COMMAND_LINE
 from firesteel.recovery.takeover import find_job
@@ -30,13 +31,14 @@ class ScriptOfJob:
 
 def left_by(job: str, options: Options) -> ScriptOfJob:
     """``job``: as journals are named, or a whole id below the storage that the options name. Raises UsageError where nothing is left of it."""
-    directory, job_id = options[STORAGE_DIR], job
+    directory, job_id, planned = options[STORAGE_DIR], job, None
     try:
-        planned = next((one for one in read(find(job, options)) if isinstance(one, JobPlanned)), None)
+        path = find(job, options)
+        job_id = id_of(path)  # of a journal that is damaged
+        planned = next((one for one in read(path) if isinstance(one, JobPlanned)), None)
     except UsageError:
         if directory is None:
             raise
-        planned = None
     if planned is not None:
         job_id, directory = planned.job_id, directory or planned.options.get(STORAGE_DIR.key)
     if directory is None:
