@@ -110,12 +110,13 @@ def test_what_is_in_use_stays_and_what_has_no_room_alone_goes_first(tmp_path, mo
 
 def test_jobs_that_have_nothing_of_their_own():
     kept = {
-        "new": {"lines": ["a", "b"]},
-        "same": {"lines": ["a", "b"]},
-        "part": {"lines": ["b"]},
-        "own": {"lines": ["b", "c"]},
+        "new": {"lines": ["a", "b"], "at": 2.0},
+        "same": {"lines": ["a", "b"], "at": 1.0},
+        "part": {"lines": ["b"], "at": 3.0},
+        "own": {"lines": ["b", "c"], "at": 1.0},
     }
     assert superseded(kept, "new") == ["same", "part"]
+    assert superseded(kept, "same") == ["part"]  # of two that end at once one stays
     assert superseded(kept, "gone") == []
 
 

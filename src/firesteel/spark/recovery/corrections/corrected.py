@@ -19,8 +19,8 @@ from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.takeover import FoundJob, find_job, is_held, take_over
-from firesteel.recovery.uses import end_uses
+from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, take_over
+from firesteel.recovery.uses import Use, begin_use
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
 from firesteel.scheduler.recovery.given import Given
@@ -135,13 +135,15 @@ def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = Fals
 
 @dataclass(eq=False)
 class CorrectedJob:
-    """The jobs that were taken over for the present one: the last one first, then those that it had been kept from itself."""
+    """The jobs that were taken over for the present one: the last one first, then those that it had been kept from itself. ``uses``: by which
+    nobody on another machine removes them."""
 
     correction: Correction
     jobs: list[LeftJob]
     storages: list[JobStorage]
     taken: list[FoundJob]
     origins: dict[int, str] = field(default_factory=dict[int, str])
+    uses: list[Use] = field(default_factory=list[Use])
 
     @property
     def bases(self) -> Collection[int]:
@@ -199,11 +201,13 @@ class CorrectedJob:
     def leave(self, *, finished: bool) -> None:
         """The present job is over: nobody asks for them again if it has finished, but those that use them already; else the next one may. Never
         raises."""
-        triples = list(zip(self.taken, self.jobs, self.storages, strict=True))
-        for found, job, storage in reversed(triples):  # the last job is the one that was left last
+        for use in self.uses:
+            use.end()
+        pairs = list(zip(self.taken, self.storages, strict=True))
+        for found, storage in reversed(pairs):  # the last job is the one that was left last
             if not _is_held(found):
                 continue
-            if finished and end_uses(job.directory):
+            if finished and end_uses_of(found):
                 storage.remove()
             else:
                 storage.keep()
@@ -257,6 +261,8 @@ def _add(job: CorrectedJob, found: FoundJob, earlier: EarlierJob, taking: Taking
     job.jobs.append(LeftJob(found.job_id, found.directory, earlier))
     job.storages.append(taking.storage(found))
     job.origins |= found.origins
+    use = begin_use(found.directory, own=True)
+    job.uses += [] if use is None else [use]
 
 
 def lines_of(header: LogHeader, *, sinks_run: bool = False) -> Lines:
