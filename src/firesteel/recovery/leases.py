@@ -94,7 +94,7 @@ class _Keeper:
     def forget(self) -> None:
         """Holds nothing, as in a new process."""
         self.dropped: deque[_Held] = deque()
-        """Those of which nobody has said that they are over."""
+        """Leases of which nobody has said that they are over."""
         self._changed = threading.Condition()
         self._held: set[_Held] = set()
         self._thread: threading.Thread | None = None
