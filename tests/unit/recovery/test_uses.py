@@ -49,6 +49,15 @@ def test_several_hold_one_and_nobody_does_once_it_goes(tmp_path):
     assert begin_use(tmp_path / "none") is None and last_use(tmp_path / "none") == 0.0
 
 
+def test_whoever_has_a_job_holds_it_though_it_is_not_for_others(tmp_path):
+    (tmp_path / "log").mkdir()
+    assert begin_use(tmp_path) is None
+    use = begin_use(tmp_path, own=True)
+    assert use is not None and not end_uses(tmp_path)
+    use.end()
+    assert end_uses(tmp_path) and list((tmp_path / "log").iterdir()) == []
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_another_process_holds_it_until_its_end(tmp_path, kill):
     job = made(tmp_path)
