@@ -63,9 +63,8 @@ class _Held:
         """False: the results are being removed, or are gone. Raises OSError."""
         if not self.renew():
             return False
-        if (
-            not _is_being_removed(self._uses) and self._source.is_file()
-        ):  # in this order: a remover goes after what it removes first
+        # In this order: what tells of a removal goes after what it removes first.
+        if not _is_being_removed(self._uses) and self._source.is_file():
             return True
         self._place.remove()
         return False

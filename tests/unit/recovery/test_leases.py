@@ -72,7 +72,9 @@ def test_a_lease_is_over_when_it_is_not_renewed_and_comes_back_nowhere(root, mon
     time.sleep(2.1)
     assert end_uses(job)
     root.fs.delete_dir(job.path)
+    root.fs.create_dir((job / "used").path)
     leases._keeper.renew_all()
+    assert names(job) == set()
     use.end()
     assert names(job) == set()
 
