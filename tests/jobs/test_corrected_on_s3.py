@@ -11,9 +11,12 @@ import uuid
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
-from corrected_kit import FAILS, SCRIPT, expected, write_input
+from corrected_kit import FAILS, SCRIPT, expected, until, write_input
 from dying_kit import PATHS, begun, ended, firesteel
+from firesteel.cli.main import app
+from firesteel.results.storage import owner
 from s3_server import s3_server
 
 pytestmark = pytest.mark.full
@@ -194,3 +197,24 @@ def test_a_driver_that_is_frozen_as_it_copies_and_wakes_up_when_another_has_fini
 def test_what_is_kept_is_removed(bucket):
     bucket.fails()
     bucket.clean()
+
+
+def test_a_clean_on_another_machine_leaves_what_a_correction_goes_on_from(bucket, monkeypatch):
+    """While it waits in its last step."""
+    bucket.fails()
+    (first,) = bucket.ids()
+    wait = "    while not os.path.exists(f'{FOLDER}/go'):\n        time.sleep(0.02)\n"
+    mark = '    mark("last", key[0].as_py())\n'
+    waits = FIXED.replace(mark, f"{wait}{mark}").replace("import itertools, os, sys", "import itertools, os, sys, time")
+    going_on = bucket.begin(waits, "--resume")
+    until(lambda: any(f"{first}/used/" in path for path in bucket.left()) and len(bucket.ids()) == 2)
+    monkeypatch.setattr(owner, "_host", lambda: "another boot pid")
+    end = CliRunner().invoke(
+        app, ["clean", "--results", "--yes", first, "-O", f"firesteel.storage.directory={bucket.url}"]
+    )
+    assert end.exit_code and "a running job uses them" in str(end.exception), end.output
+    (bucket.folder / "go").touch()
+    end = ended(going_on)
+    assert end.returncode == 0, end.stderr
+    bucket.check()
+    assert bucket.left() == []

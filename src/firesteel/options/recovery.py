@@ -11,7 +11,7 @@ RECOVERY_MODE = register(
         "firesteel.recovery.mode",
         one_of("off", "on-request", "auto"),
         None,
-        "Whether a job that did not finish can go on where it was. off: it cannot. on-request: its events are written to a log beside its results, and firesteel run --resume, or execute(resume=True), goes on with it. auto: the next run of the same script does so by itself. Unset: on-request where firesteel.storage.directory is a directory of this machine's file systems, else off. On S3 it must be set, and needs boto3.",
+        "Whether a job that did not finish can go on where it was. off: it cannot. on-request: its events are written to a log beside its results, and firesteel run --resume, or execute(resume=True), goes on with it. auto: the next run of the same script does so by itself. Unset: on-request where firesteel.storage.directory is a directory of this machine's file systems, else off. On S3 it must be set, unless firesteel.results.reuse is true, and needs boto3.",
     )
 )
 RECOVERY_RESUME = register(
@@ -44,7 +44,7 @@ RESULTS_REUSE = register(
         "firesteel.results.reuse",
         parse_bool,
         False,
-        "Keep what the steps of a job have written when it has ended, and take what earlier jobs of the same storage directory have kept in the place of steps that would do just the same to the same, as in a script or a notebook's cell that is run again after a change of its last step. What writes outputs runs in every job. Needs a directory of a file system, and a log (firesteel.recovery.mode).",
+        "Keep what the steps of a job have written when it has ended, and take what earlier jobs of the same storage directory have kept in the place of steps that would do just the same to the same, as in a script or a notebook's cell that is run again after a change of its last step. What writes outputs runs in every job. Needs a directory of a file system or a place on S3, and a log (firesteel.recovery.mode), which is then written unless that option says off.",
     )
 )
 RETAIN_ON_SUCCESS = register(
@@ -61,7 +61,7 @@ RETAIN_AT_MOST = register(
         "firesteel.results.retain-at-most",
         parse_size,
         10 * GIB,
-        "Most bytes of results of one user's finished jobs that are kept in a storage directory for firesteel.results.reuse. Beyond that those that were not of use for the longest time are removed when a job ends; never those that a running job uses.",
+        "Most bytes of results of one user's finished jobs that are kept in a storage directory for firesteel.results.reuse; on S3 those of all users count together. Beyond that those that were not of use for the longest time are removed when a job ends; never those that a running job uses.",
         check=at_least(0),
     )
 )

@@ -68,11 +68,16 @@ class ObjectPath:
     def is_dir(self) -> bool:
         return bool(self._infos())
 
+    def is_file(self) -> bool:
+        return retried(lambda: self.fs.get_file_info(self.path)).type is pafs.FileType.File
+
     def iterdir(self) -> Iterator[ObjectPath]:
         """Raises OSError."""
-        for info in self._infos():
-            changed = 0.0 if info.mtime is None else info.mtime.timestamp()
-            yield ObjectPath(self.fs, info.path, self.url, self.put, info.size or 0, changed)
+        yield from map(self._of, self._infos())
+
+    def files_below(self) -> list[ObjectPath]:
+        """All that is in it, at any depth. Raises OSError."""
+        return [self._of(info) for info in self._infos(recursive=True) if info.type is pafs.FileType.File]
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
         """``pattern``: of a name in it, or of one and a plain name in that."""
@@ -117,6 +122,11 @@ class ObjectPath:
 
         retried(ask)
 
+    def remove(self) -> None:
+        """No error where nothing is. Raises OSError."""
+        with suppress(FileNotFoundError):
+            retried(lambda: self.fs.delete_file(self.path))
+
     def create(self, data: bytes) -> bool:
         """Writes it where nothing is; True if so, or if this very object is there. Raises OSError."""
         return (
@@ -126,8 +136,13 @@ class ObjectPath:
     def _at(self, path: str) -> ObjectPath:
         return ObjectPath(self.fs, path, self.url, self.put)
 
-    def _infos(self) -> list[Any]:
-        return retried(lambda: list(self.fs.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))))
+    def _of(self, info: Any) -> ObjectPath:
+        changed = 0.0 if info.mtime is None else info.mtime.timestamp()
+        return ObjectPath(self.fs, info.path, self.url, self.put, info.size or 0, changed)
+
+    def _infos(self, *, recursive: bool = False) -> list[Any]:
+        below = pafs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
+        return retried(lambda: list(self.fs.get_file_info(below)))
 
 
 class SegmentLog:
@@ -169,13 +184,22 @@ class SegmentLog:
         self.append(b"")
         names = [_segment(0), *(place.name for place in self._directory.iterdir())]
         for name in dict.fromkeys(names):
-            with suppress(FileNotFoundError):
-                self._directory.fs.delete_file((self._directory / name).path)
+            (self._directory / name).remove()
 
 
 def segments_in(directory: ObjectPath) -> list[int]:
     """The numbers of the log's objects, ascending. Raises OSError."""
-    return sorted(int(match[1]) for place in directory.iterdir() if (match := _NAME.fullmatch(place.name)))
+    return sorted(segments(directory))
+
+
+def segments(directory: ObjectPath) -> dict[int, ObjectPath]:
+    """The log's objects by their numbers. Raises OSError."""
+    return {int(match[1]): place for place in directory.iterdir() if (match := _NAME.fullmatch(place.name))}
+
+
+def first_segment(directory: ObjectPath) -> ObjectPath:
+    """There as long as anything of the job is: whoever removes the job removes it first."""
+    return directory / _segment(0)
 
 
 def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]:
@@ -204,6 +228,11 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
 def claim(directory: ObjectPath, begin: int, words: Sequence[AnyLogRecord]) -> bool:
     """Continues the log by a driver's first words. False: another one was faster. Raises OSError."""
     return (directory / _segment(begin)).create(MAGIC + frame([encode_records(list(words))]))
+
+
+def end_log(directory: ObjectPath, number: int) -> bool:
+    """Ends the log in the place of its next object: nobody continues it from here on. False: somebody has. Raises OSError."""
+    return (directory / _segment(number)).create(MAGIC)
 
 
 def _segment(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,7 +12,8 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from firesteel.recovery.places import LOG
+from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.places import LOG, MARK, USES
 
 RETAIN = "retain"
 """The entry of an owner's mark: so many seconds after the last change of the job's log, or the last use of the results. Missing: nothing is kept."""
@@ -24,6 +26,17 @@ ORIGINS = "origins"
 """The entry of a mark by which it is known whose tokens its results have: the base of a driver's tokens to the job that drew it."""
 BYTES = "bytes"
 """The entry of a finished job's mark: the size of its results, those included that it shares with others."""
+
+EPOCH = "epoch"
+"""The entry of a mark by which it is told which of the job's drivers wrote it. Missing: the first."""
+
+
+def mark_beside(directory: Path | ObjectPath) -> Mapping[str, Any]:
+    """The owner's mark of a job's directory; empty if it has none yet."""
+    with suppress(OSError, ValueError):
+        mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
+        return mark if isinstance(mark, dict) else {}
+    return {}
 
 
 def is_kept(fs: Any, directory: str, mark: Mapping[str, Any], now: Callable[[], float] | None = None) -> bool:
@@ -44,6 +57,8 @@ def kept_seconds(
     written = _written(fs, f"{directory}/{LOG}")
     if not written:
         return None
+    if LINES in mark and not isinstance(fs, pafs.LocalFileSystem):
+        written += _written(fs, f"{directory}/{USES}")
     now = now or storage_clock(fs, str(PurePosixPath(directory).parent))
     return max(written) + retain - now()
 

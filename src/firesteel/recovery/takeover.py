@@ -7,11 +7,10 @@ it is one put in the place of the rename (``objects``); there an old driver can 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from firesteel.recovery.files import LogContents, read_log
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
 from firesteel.recovery.objects import SEGMENTS, ObjectPath, claim, segments_in
-from firesteel.recovery.places import LOG, MARK, RUN, directory_name, job_and_epoch
-from firesteel.recovery.retention import FINISHED, ORIGINS
-from firesteel.recovery.uses import USED
+from firesteel.recovery.places import LOG, RUN, directory_name, job_and_epoch
+from firesteel.recovery.retention import FINISHED, ORIGINS, mark_beside
+from firesteel.recovery.uses import USED, end_uses
 from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 
@@ -108,7 +107,7 @@ class JobsBelow:
         if directory.name in self._known and self._known[directory.name][0] == state:
             return self._known[directory.name][1]
         found = (
-            [] if FINISHED in _mark_beside(directory) else _read(directory)
+            [] if FINISHED in mark_beside(directory) else _read(directory)
         )  # of finished ones there may be many, for reuse
         self._known[directory.name] = state, found
         return found
@@ -155,7 +154,7 @@ def _read(directory: Path | ObjectPath) -> list[FoundJob]:
     headers = [record for entry in log.entries for record in entry if isinstance(record, LogHeader)]
     if owned is None or not headers:
         return []
-    return [FoundJob(*owned, directory, log, headers[-1], _mark_beside(directory).get(ORIGINS, {}))]
+    return [FoundJob(*owned, directory, log, headers[-1], mark_beside(directory).get(ORIGINS, {}))]
 
 
 def is_surely_dead(job: FoundJob) -> bool:
@@ -210,9 +209,7 @@ def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
 def take_over(job: FoundJob) -> FoundJob:
     """Makes the job this process's: renames its directory, or continues its log, and reads what counts of that. Raises UsageError where another
     driver was faster, DamagedLogError, OSError."""
-    epoch = (
-        max(job.epoch, job.log.epoch) + 1
-    )  # a rename may be lost with the machine, and what was written after it be there
+    epoch = _next_epoch(job)
     if isinstance(job.directory, ObjectPath):
         directory = job.directory
         is_ours = claim(directory / LOG, job.log.read[SEGMENTS], _first_words(job, epoch))
@@ -224,11 +221,30 @@ def take_over(job: FoundJob) -> FoundJob:
     return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header, job.told_origins)
 
 
+def end_job(job: FoundJob) -> FoundJob | None:
+    """Takes a job over to remove it. None: somebody holds its results, or, on an object store, has gone on with it. Raises UsageError where another
+    driver was faster, DamagedLogError, OSError."""
+    if not end_uses_of(job):
+        return None
+    return replace(job, epoch=_next_epoch(job)) if isinstance(job.directory, ObjectPath) else take_over(job)
+
+
+def end_uses_of(job: FoundJob) -> bool:
+    """As ``end_uses``; on an object store False as well where anybody has written to the job's log since it was read."""
+    return end_uses(job.directory, job.log.read[SEGMENTS] if isinstance(job.directory, ObjectPath) else None)
+
+
 def is_held(taken: FoundJob) -> bool:
     """Returns whether nobody has taken the job over, or removed it, since this process took it. Raises OSError."""
     if isinstance(taken.directory, ObjectPath):
         return len(segments_in(taken.directory / LOG)) == taken.log.read[SEGMENTS]
     return (taken.directory / LOG).is_dir()
+
+
+def _next_epoch(job: FoundJob) -> int:
+    return (
+        max(job.epoch, job.log.epoch) + 1
+    )  # a rename may be lost with the machine, and what was written after it be there
 
 
 def _renamed(directory: Path, to: Path) -> bool:
@@ -258,15 +274,7 @@ def _who(job: FoundJob) -> str:
 
 
 def _mark_of(job: FoundJob) -> Mapping[str, Any]:
-    return _mark_beside(job.directory)
-
-
-def _mark_beside(directory: Path | ObjectPath) -> Mapping[str, Any]:
-    """The owner's mark of the directory; empty if it has none yet."""
-    with suppress(OSError, ValueError):
-        mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
-        return mark if isinstance(mark, dict) else {}
-    return {}
+    return mark_beside(job.directory)
 
 
 def _state(directory: Path | ObjectPath) -> object:

@@ -1,7 +1,8 @@
 """Kept results in use: a job that may read them yet holds them, and whoever removes them looks first.
 
 A lock of the file system on a file beside the job's log, which the system takes back when a process dies, however it dies. Its time is that of the last
-use: results are kept for so long since then. Where files cannot be locked, nothing is held; what is removed is made again then.
+use: results are kept for so long since then. Where files cannot be locked, nothing is held; what is removed is made again then. On an object store it is a
+lease (``leases``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import os
 import weakref
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
+from firesteel.recovery.leases import begin_lease, end_leases, last_lease
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG
 
@@ -20,18 +23,23 @@ except ImportError:  # no such locks on this system
     fcntl = None
 
 USED = "used"
-"""In the directory of a job's log, if others may use its results."""
+"""In the directory of a job's log on a file system, if others may use its results."""
 
 
-class Use:
-    """Results that are held, until ``end`` or the end of the process."""
+class Use(Protocol):
+    """Results that are held, until ``end`` or the end of the process. ``end`` may be called twice."""
+
+    def end(self) -> None: ...
+
+
+class _Lock:
+    """A lock by its open file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         _held.add(self)
 
     def end(self) -> None:
-        """May be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -39,7 +47,7 @@ class Use:
     __del__ = end
 
 
-_held: weakref.WeakSet[Use] = weakref.WeakSet()
+_held: weakref.WeakSet[_Lock] = weakref.WeakSet()
 
 
 def _end_all() -> None:
@@ -51,11 +59,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_end_all)  # else a child would hold them yet after its parent has ended them
 
 
-def begin_use(directory: Path) -> Use | None:
-    """Holds a job's results, beside others who do. None: they are not for others, or are being removed."""
+def begin_use(directory: Path | ObjectPath, *, own: bool = False) -> Use | None:
+    """Holds a job's results, beside others who do. ``own``: the job is this process', whether others may use its results or not. None: they are not for
+    others, or are being removed."""
+    if isinstance(directory, ObjectPath):
+        return begin_lease(directory)
     path = directory / LOG / USED
     try:
-        use = Use(descriptor := os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        use = _Lock(descriptor := os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if own else 0), 0o600))
     except OSError:
         return None
     try:
@@ -69,11 +80,11 @@ def begin_use(directory: Path) -> Use | None:
     return None
 
 
-def end_uses(directory: Path | ObjectPath) -> bool:
-    """From here on nobody can hold the job's results, as nobody could before if they are not for others (on an object store they never are), or somebody
-    is removing them or was. False: somebody holds them."""
+def end_uses(directory: Path | ObjectPath, read: int | None = None) -> bool:
+    """From here on nobody can hold the job's results, as nobody could before if they are not for others, or somebody is removing them or was. False: somebody
+    holds them. On an object store nobody can go on with the job, either; False as well where somebody does. ``read``: as ``end_leases`` takes it."""
     if isinstance(directory, ObjectPath):
-        return True
+        return end_leases(directory, read)
     path = directory / LOG / USED
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -91,9 +102,11 @@ def end_uses(directory: Path | ObjectPath) -> bool:
     return True
 
 
-def last_use(directory: Path) -> float:
+def last_use(directory: Path | ObjectPath) -> float:
     """Returns its time by the storage's clock, in seconds since 1970; 0: it is gone."""
     with suppress(OSError):
+        if isinstance(directory, ObjectPath):
+            return last_lease(directory)
         return (directory / LOG / USED).stat().st_mtime
     return 0.0
 

@@ -9,7 +9,6 @@ import pytest
 from firesteel.compile.identity.facts import Fact, VertexPrint
 from firesteel.errors import UsageError
 from firesteel.options import Options
-from firesteel.recovery.objects import ObjectPath
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
@@ -22,6 +21,7 @@ from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJ
 from firesteel.spark.recovery.corrections.lineage import Lines, matches
 from firesteel.spark.recovery.corrections.reused import check_reuse
 from firesteel.spark.recovery.deployments import _reads
+from firesteel.spark.recovery.resuming import recovery_mode
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -171,16 +171,14 @@ def test_lineages():
     assert [match.then for match in matches(twins, twins)] == [0, 1]
 
 
-def test_results_on_an_object_store_are_not_used_again():
-    """They cannot be linked there, nor held by a lock: said as the job begins, and not a quiet run of everything."""
-    options = Options({"firesteel.results.reuse": True, "firesteel.storage.directory": "s3://bucket/results"})
-    there = ObjectPath(None, "bucket/results", "s3://bucket/results", NoPut())
-    with pytest.raises(
-        UsageError, match="needs results in a directory of a file system, and they lie at s3://bucket/results"
-    ):
-        check_reuse(options, there)
-
-
-class NoPut:
-    def create(self, path, data):
-        raise AssertionError("nothing is written")
+@pytest.mark.parametrize("url", ["gs://bucket/results", "hdfs://node/results"])
+def test_results_that_nobody_can_hold_are_not_used_again(url):
+    """Said as the job begins, and not a quiet run of everything."""
+    options = Options({"firesteel.results.reuse": True, "firesteel.storage.directory": url})
+    with pytest.raises(UsageError, match=r"firesteel\.results\.reuse = true: a job's log needs a directory") as raised:
+        recovery_mode(options)
+    assert "firesteel.results.reuse to false" in raised.value.hint
+    s3 = options.merged(Options({"firesteel.storage.directory": "s3://bucket/results"}))
+    assert recovery_mode(s3) == "on-request"
+    with pytest.raises(UsageError, match="needs the logs of jobs, and none are written"):
+        check_reuse(None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -13,59 +12,18 @@ import pytest
 from firesteel.errors import UsageError
 from firesteel.recovery.exclusive import exclusive_put, refusal
 from firesteel.recovery.files import open_log, read_log
-from firesteel.recovery.frames import DamagedLogError, frame
+from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import FencedError, LogLost, Writer
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import JobsBelow, find_job, find_jobs, take_over
-from firesteel.scheduler.kernel.records import JobPlanned
-from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
-from s3_server import s3_server
-from takeover_kit import contended
-
-
-class LocalPut:
-    """On a disk, where an exclusive create is to be had for nothing."""
-
-    def create(self, path, data):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            return False
-        os.write(descriptor, data)
-        os.close(descriptor)
-        return True
+from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, encode_records
+from takeover_kit import LocalPut, begun, contended, entry, store_of
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.full)])
 def root(request, tmp_path, monkeypatch):
-    if request.param == "disk":
-        yield ObjectPath(pafs.LocalFileSystem(), str(tmp_path), str(tmp_path), LocalPut())
-        return
-    with s3_server() as variables:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        bucket = f"b-{uuid.uuid4().hex[:12]}"
-        url = f"s3://{bucket}/results"
-        pafs.FileSystem.from_uri(f"s3://{bucket}?allow_bucket_creation=true")[0].create_dir(bucket)
-        fs, path = pafs.FileSystem.from_uri(url)
-        yield ObjectPath(fs, path, url, exclusive_put(url))
-        exclusive_put.cache_clear()
-
-
-def entry(*records):
-    return frame([encode_records(list(records))])
-
-
-def begun(root, job_id="j", *, moments=()):
-    """A job's log as a driver writes it. ``moments``: of later records."""
-    root.fs.create_dir((root / f"firesteel-job-{job_id}" / "log").path)
-    log = open_log(root / f"firesteel-job-{job_id}" / "log", 1, {})
-    plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={})
-    log.append(entry(DriverBegan(1, 7, "far", 11, "s", "app", 1.0, 0.0)))
-    log.append(entry(LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], plan, b"", b"", [])))
-    for at in moments:
-        log.append(entry(Alive(at)))
-    return log
+    with store_of(request.param, tmp_path, monkeypatch) as made:
+        yield made
 
 
 def moments(log):

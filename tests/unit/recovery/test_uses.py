@@ -48,6 +48,15 @@ def test_several_hold_one_and_nobody_does_once_it_goes(tmp_path):
     assert begin_use(tmp_path / "none") is None and last_use(tmp_path / "none") == 0.0
 
 
+def test_whoever_has_a_job_holds_it_though_it_is_not_for_others(tmp_path):
+    (tmp_path / "log").mkdir()
+    assert begin_use(tmp_path) is None
+    use = begin_use(tmp_path, own=True)
+    assert use is not None and not end_uses(tmp_path)
+    use.end()
+    assert end_uses(tmp_path) and list((tmp_path / "log").iterdir()) == []
+
+
 @pytest.mark.parametrize("kill", [False, True])
 def test_another_process_holds_it_until_its_end(tmp_path, kill):
     job = made(tmp_path)
@@ -109,12 +118,13 @@ def test_what_is_in_use_stays_and_what_has_no_room_alone_goes_first(tmp_path, mo
 
 def test_jobs_that_have_nothing_of_their_own():
     kept = {
-        "new": {"lines": ["a", "b"]},
-        "same": {"lines": ["a", "b"]},
-        "part": {"lines": ["b"]},
-        "own": {"lines": ["b", "c"]},
+        "new": {"lines": ["a", "b"], "at": 2.0},
+        "same": {"lines": ["a", "b"], "at": 1.0},
+        "part": {"lines": ["b"], "at": 3.0},
+        "own": {"lines": ["b", "c"], "at": 1.0},
     }
     assert superseded(kept, "new") == ["same", "part"]
+    assert superseded(kept, "same") == ["part"]  # of two that end at once one stays
     assert superseded(kept, "gone") == []
 
 

@@ -519,6 +519,8 @@ class JobRun:
 
     def _left_to_another(self, error: FencedError) -> JobOutcome:
         """Another driver goes on with the job: all that is on storage, staged outputs too, is that one's."""
+        if self._earlier is not None:
+            self._earlier.leave(finished=False)
         self._storage.remove_scratch()
         self._storage.remove_late()
         outcome = self._outcome_of(JobStatus.FAILED, error, {}, ())

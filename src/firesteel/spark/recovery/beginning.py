@@ -105,7 +105,7 @@ class NewLog:
         file = open_log(self.directory, self.driver.epoch, self.read_until)
         for (vertex, place), copy in copies.items():
             file.put(copy_name(vertex, place), copy)
-        if self.retains:
+        if self.retains and isinstance(self.directory, Path):
             file.put(USED, b"")
         return JobLog(file, self._first(at), self.side_inputs, retains=self.retains)
 

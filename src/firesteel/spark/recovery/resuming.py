@@ -35,12 +35,11 @@ from firesteel.recovery.takeover import (
     JobsBelow,
     check_dead,
     check_nobody_goes_on,
+    end_job,
     find_job,
     find_jobs,
     is_surely_dead,
-    take_over,
 )
-from firesteel.recovery.uses import end_uses
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
 from firesteel.scheduler.kernel.records import Decision
@@ -142,16 +141,17 @@ def recovery_mode(options: Options) -> str:
     """Returns "off", "on-request" or "auto". Raises UsageError where what the options ask for cannot be."""
     mode, directory = options[RECOVERY_MODE], options[STORAGE_DIR]
     if options[STORAGE_FILESYSTEM] is not None or (directory is not None and "://" in directory):
-        if mode in (None, "off"):
+        if mode == "off" or (mode is None and not options[RESULTS_REUSE]):
             return "off"
         own = options[STORAGE_FILESYSTEM]
         why = refusal(directory or "") if own is None else f"{own} opens it"
         if why:
+            asked = f"{RESULTS_REUSE.key} = true" if mode is None else f"{RECOVERY_MODE.key} = {mode}"
             raise UsageError(
-                f"{RECOVERY_MODE.key} = {mode}: a job's log needs a directory of a file system, or S3, and results lie at {directory}: {why}.",
-                hint=f"Set {STORAGE_DIR.key} to such a place (for S3: {command('s3')}), or {RECOVERY_MODE.key} to off.",
+                f"{asked}: a job's log needs a directory of a file system, or S3, and results lie at {directory}: {why}.",
+                hint=f"Set {STORAGE_DIR.key} to such a place (for S3: {command('s3')}), or {f'{RESULTS_REUSE.key} to false' if mode is None else f'{RECOVERY_MODE.key} to off'}.",
             )
-        return mode
+        return mode or "on-request"
     return mode or ("off" if directory is None and not options[RESULTS_REUSE] else "on-request")
 
 
@@ -169,8 +169,8 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
     if not options[RESULTS_REUSE]:
         return _open_job(compiled, options, resume, root)
     directory = None if recovery_mode(options) == "off" else kept_folder(root())
-    check_reuse(options, directory)
-    assert isinstance(directory, Path)
+    check_reuse(directory)
+    assert directory is not None
     opened = _open_job(compiled, options, resume, root)
     if opened.past is not None:
         return opened
@@ -473,13 +473,15 @@ def _remove_rest(root: Path | ObjectPath, past: PastJob) -> None:
     for job in find_jobs(root):
         if job.job_id != past.job_id or not is_surely_dead(job):
             continue
-        if end_uses(job.directory):
-            quietly(lambda job=job: _remove(root, take_over(job)))
+        quietly(lambda job=job: _remove(root, end_job(job)))
     run = JobStorage(str(root), f"{RUN}{past.header.run}", "")
     run.sweep()  # also what is no job any more: its driver may have died when only a mark was left
 
 
-def _remove(root: Path | ObjectPath, job: FoundJob) -> None:
+def _remove(root: Path | ObjectPath, job: FoundJob | None) -> None:
+    """None: somebody uses it."""
+    if job is None:
+        return
     storage = JobStorage(str(root), job.job_id, "", epoch=job.epoch)
     storage.claim()  # the marks of earlier drivers go with it
     storage.remove()

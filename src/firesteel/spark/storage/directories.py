@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,10 +26,11 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
-from firesteel.recovery.exclusive import exclusive_put
-from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.exclusive import exclusive_put, refusal
+from firesteel.recovery.leases import end_own, is_own
+from firesteel.recovery.objects import AT_ONCE, ObjectPath
 from firesteel.recovery.places import LOG, MARK, SCRATCH, directory_name, job_and_epoch
-from firesteel.recovery.retention import BYTES, FINISHED, LINES, ORIGINS, RETAIN, is_kept, storage_clock
+from firesteel.recovery.retention import BYTES, EPOCH, FINISHED, LINES, ORIGINS, RETAIN, is_kept, storage_clock
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.filesystem import open_location
 from firesteel.results.storage.owner import ENDED, is_dead, myself
@@ -127,19 +129,22 @@ class JobStorage:
         ``finished``: what was held no longer is."""
         if not finished and self._use is not None:
             self._use.end()
-        if self._use is None and finished and self.reusable is not None and self.directory is not None:
-            self._use = begin_use(self.directory)
+        if self._use is None and finished and self.reusable is not None:
+            self._use = begin_use(self.folder)
         return self._use if finished else None
 
     def keep(self, *, finished: bool = False, bases: Collection[int] = ()) -> bool:
         """Leaves what there is when the job has ended: for a resume, or, if it has ``finished``, for other jobs. ``bases``: of the tokens that it has used
-        of others. False: nobody could use it. Never raises."""
+        of others. False: nobody could use it. What another driver has by now is left to that one. Never raises."""
         reusable = self.reusable
         retain = self.retain if not finished else reusable.retain if reusable is not None and reusable.lines else 0.0
         with suppress(FiresteelError, OSError):
-            if not retain or not (self.folder / LOG).is_dir():
+            folder = self.folder
+            if not retain or not (folder / LOG).is_dir():
                 return False
-            files = files_below(self.directory) if finished and self.directory is not None else {}
+            if isinstance(folder, ObjectPath) and not is_own(folder, self.epoch):
+                return True
+            files = files_below(folder) if finished else {}
             size = {FINISHED: True, BYTES: sum(files.values())} if finished else {}
             origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
             self._mark({RETAIN: retain, ENDED: True, **origins, **size})
@@ -156,27 +161,27 @@ class JobStorage:
             left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
             last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
             for _, name in last[0 if finished else MOST_KEPT - 1 :]:
-                abandon_sinks(self.folder.with_name(name))
-                self._remove(name)
+                self._remove(name, abandons=True)
 
     def leave_room(self, most: int) -> None:
         """Removes results of this user's finished jobs that are of no more use beside this one's, and, of more than ``most`` bytes, those that were of use
         the longest time ago; never those that somebody uses. Never raises."""
         with suppress(OSError, ValueError, pa.ArrowException, FiresteelError):
-            own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(Path(self._path) / name))
+            root = self.folder.parent
+            own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(root / name))
             kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
             for name in superseded(kept, self._name):
                 if self._frees(name):
                     del kept[name]
             if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
-                space = Space({name: Path(self._path) / name for name in kept})
+                space = Space({name: root / name for name in kept})
                 space.shrink(most, self._frees)
 
     def _frees(self, directory: str) -> bool:
         """Removes it unless somebody uses it. False: it is there yet."""
         with suppress(OSError, FiresteelError):
             return self._remove(directory)
-        return not (Path(self._path) / directory).exists()  # another job may remove it at the same time
+        return not self.folder.with_name(directory).is_dir()  # another job may remove it at the same time
 
     def _is_like(self, mark: dict[str, Any], finished: bool) -> bool:
         assert self.place is not None
@@ -184,7 +189,7 @@ class JobStorage:
         return of_script or (not finished and mark.get("in_process") == self.place.in_process)
 
     def _mark(self, entries: Mapping[str, Any] | None = None) -> None:
-        mark = {**myself(), "application": self._application, "at": time.time()}
+        mark = {**myself(), "application": self._application, "at": time.time(), EPOCH: self.epoch}
         if self.retain:
             mark[RETAIN] = self.retain
         if self.reusable is not None:
@@ -254,9 +259,12 @@ class JobStorage:
             _remove_scratch(Path(self.scratch))
 
     def remove(self) -> None:
-        """Removes directory and mark. Never raises: what cannot go now is found by the next job."""
+        """Removes directory and mark, unless another driver has the job by now. Never raises: what cannot go now is found by the next job."""
         self.remove_scratch()
         with suppress(OSError, FiresteelError):
+            folder = log_folder(self.root, self._filesystem)
+            if isinstance(folder, ObjectPath) and not end_own(folder / self._name, self.epoch):
+                return
             self.store.delete_all()
             with suppress(FileNotFoundError):
                 retried(lambda: self._fs.delete_file(self._mark_path))
@@ -284,11 +292,15 @@ class JobStorage:
         found = marks_in(self._fs, self._path)
         return ((mark, name) for mark, name in found if (job_and_epoch(name) or ("",))[0] != self.job_id)
 
-    def _remove(self, directory: str) -> bool:
-        """Removes the directory of a job that has ended, unless somebody uses it. Raises OSError, FiresteelError."""
+    def _remove(self, directory: str, *, abandons: bool = False) -> bool:
+        """Removes the directory of a job that has ended, unless somebody uses it or goes on with the job. ``abandons``: and what it had staged for its sinks.
+        Raises OSError, FiresteelError."""
         orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
-        if orphan.is_local and not end_uses(Path(self._path) / directory):
+        folder = log_folder(self.root, self._filesystem)
+        if folder is not None and not end_uses(folder / directory):
             return False
+        if folder is not None and abandons:
+            abandon_sinks(folder / directory)
         orphan.delete_all()
         if orphan.is_local:
             _remove_scratch(Path(f"{self._path}/{directory}{SCRATCH}"))
@@ -302,18 +314,27 @@ class JobStorage:
 
 def marks_in(fs: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The owners' marks below the root of results, each with the name of the directory that it is of. Raises OSError."""
-    for name in _names_in(fs, path):
-        directory = name.removesuffix(MARK)
-        if directory == name or job_and_epoch(directory) is None:
-            continue
+    names = (name.removesuffix(MARK) for name in _names_in(fs, path) if name.endswith(MARK))
+    directories = [directory for directory in names if job_and_epoch(directory) is not None]
+
+    def read(directory: str) -> Any:
         with suppress(OSError, ValueError):  # being written or being removed just now
-            mark = json.loads(_content(fs, f"{path}/{name}"))
-            if isinstance(mark, dict):
-                yield mark, directory
+            return json.loads(_content(fs, f"{path}/{directory}{MARK}"))
+
+    if isinstance(fs, pafs.LocalFileSystem):
+        marks = map(read, directories)
+    else:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            marks = list(pool.map(read, directories))
+    for mark, directory in zip(marks, directories, strict=True):
+        if isinstance(mark, dict):
+            yield mark, directory
 
 
-def _is_own(directory: Path) -> bool:
-    """Returns whether this user made it: results of others are theirs to remove."""
+def _is_own(directory: Path | ObjectPath) -> bool:
+    """Returns whether this user made it: results of others are theirs to remove. Object stores do not tell."""
+    if isinstance(directory, ObjectPath):
+        return True
     with suppress(OSError):
         return directory.stat().st_uid == os.getuid()
     return False
@@ -355,6 +376,12 @@ def kept_folder(root: str) -> Path | ObjectPath:
     """The root of results as logs are kept in it. Raises UsageError where no log can be."""
     fs, path = open_root(root)
     return ObjectPath(fs, path, root, exclusive_put(root)) if "://" in root else Path(path)
+
+
+def log_folder(root: str, filesystem: str | None = None) -> Path | ObjectPath | None:
+    """As ``kept_folder``; None where no log can be."""
+    has_none = filesystem is not None or ("://" in root and refusal(root))
+    return None if has_none else kept_folder(root)
 
 
 def new_job_id() -> str:

@@ -14,17 +14,16 @@ from pathlib import Path, PurePosixPath
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_FILESYSTEM, Options
-from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG, RUN, directory_name, job_and_epoch
 from firesteel.recovery.summary import Output, Summary, summary
-from firesteel.recovery.takeover import FoundJob, check_dead, find_job, take_over
+from firesteel.recovery.takeover import FoundJob, check_dead, end_job, find_job
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import Owner
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery.header import other_versions
 from firesteel.spark.recovery.runs import PastJob, past_jobs
-from firesteel.spark.storage.directories import JobStorage, kept_folder
+from firesteel.spark.storage.directories import JobStorage, log_folder
 from firesteel.spark.storage.leftovers import LeftOver, Leftovers
 from firesteel.spark.storage.space import files_below
 
@@ -125,8 +124,7 @@ class KeptResults:
         """Raises UsageError for a storage that cannot be opened."""
         self._places = Leftovers(options)
         self.root = self._places.root
-        can_have_logs = options[STORAGE_FILESYSTEM] is None and ("://" not in self.root or not refusal(self.root))
-        self._folder = kept_folder(self.root) if can_have_logs else None
+        self._folder = log_folder(self.root, options[STORAGE_FILESYSTEM])
 
     def jobs(self) -> list[KeptJob]:
         """All that have a log, also those that run; the one that was written last is the first. Raises OSError."""
@@ -171,19 +169,25 @@ class KeptResults:
             job.left.owner not in (Owner.KEPT, Owner.DEAD) and not job.has_ended
         ):  # nobody can tell from here but by watching
             check_dead(find_job(job.directory.parent, job.job_id))
-        if not end_uses(job.directory):
-            raise FiresteelError(f"The results of job {job.job_id} stay: a running job uses them.")
-        mine = JobStorage(self.root, job.job_id, "", epoch=self._taken(job))
+        epoch = self._ended(job)
+        if epoch is None:
+            raise FiresteelError(
+                f"The results of job {job.job_id} stay: a running job uses them, or goes on with the job."
+            )
+        mine = JobStorage(self.root, job.job_id, "", epoch=epoch)
         mine.claim()
         mine.remove()
 
-    def _taken(self, job: KeptJob) -> int:
-        """Takes it over, and be it only to remove it. Returns the epoch of who has it now."""
-        if isinstance(job.directory, ObjectPath):
-            if job.found is not None:
-                return take_over(job.found).epoch
-            return 1  # its log cannot be continued by anybody
+    def _ended(self, job: KeptJob) -> int | None:
+        """Takes it over, and be it only to remove it. Returns the epoch of who has it now; None: it is used."""
+        if isinstance(job.directory, ObjectPath) and job.found is not None:
+            ended = end_job(job.found)
+            return None if ended is None else ended.epoch
+        if not end_uses(job.directory):
+            return None
         _, epoch = job_and_epoch(job.directory.name) or ("", 1)
+        if isinstance(job.directory, ObjectPath):
+            return epoch
         try:
             job.directory.rename(job.directory.with_name(directory_name(job.job_id, epoch + 1)))
         except FileNotFoundError:

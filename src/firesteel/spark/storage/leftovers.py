@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from firesteel.recovery.places import MARK, PREFIX, RUN_PREFIX, SCRATCH, job_and
 from firesteel.recovery.retention import kept_seconds, storage_clock
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
-from firesteel.spark.storage.directories import REMOVED, open_root, storage_root
+from firesteel.spark.storage.directories import REMOVED, log_folder, open_root, storage_root
 
 UNMARKED_SECONDS = 3600.0
 """Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""
@@ -61,7 +61,8 @@ class Leftovers:
         """Raises UsageError for a storage that cannot be opened."""
         self._private = options[STORAGE_DIR] is None
         self.root = storage_root(options, shared=False)
-        self._fs, self._path = open_root(self.root, options[STORAGE_FILESYSTEM])
+        self._filesystem = options[STORAGE_FILESYSTEM]
+        self._fs, self._path = open_root(self.root, self._filesystem)
         self._now = storage_clock(self._fs, self._path)
 
     def found(self) -> list[LeftOver]:
@@ -83,8 +84,12 @@ class Leftovers:
             if each.is_local:
                 shutil.rmtree(each.paths[0])
                 return
-            if not all(end_uses(Path(path)) for path in each.paths if not path.endswith(MARK)):
-                raise FiresteelError(f"The results of job {each.job_id} stay: a running job uses them.")
+            folder = log_folder(self.root, self._filesystem)
+            names = [PurePosixPath(path).name for path in each.paths if not path.endswith(MARK)]
+            if folder is not None and not all(end_uses(folder / name) for name in names):
+                raise FiresteelError(
+                    f"The results of job {each.job_id} stay: a running job uses them, or goes on with the job."
+                )
             for path in sorted(
                 each.paths, key=lambda path: path.endswith(MARK)
             ):  # the mark last: it finds the rest again

@@ -19,8 +19,8 @@ from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.takeover import FoundJob, find_job, is_held, take_over
-from firesteel.recovery.uses import end_uses
+from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, take_over
+from firesteel.recovery.uses import Use, begin_use
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
 from firesteel.scheduler.recovery.given import Given
@@ -149,11 +149,12 @@ def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A job that is this process' now. ``earlier``: all that its log tells."""
+    """A job that is this process' now. ``earlier``: all that its log tells; ``use``: by which nobody on another machine removes it."""
 
     found: FoundJob
     earlier: EarlierJob
     storage: JobStorage
+    use: Use | None
 
 
 @dataclass(eq=False)
@@ -230,9 +231,11 @@ class CorrectedJob:
         """The present job is over: nobody asks for them again if it has finished, but those that use them already; else the next one may. Never
         raises."""
         for job in reversed(self.taken):  # the last job is the one that was left last
+            if job.use is not None:
+                job.use.end()
             if not _is_held(job.found):
                 continue
-            if finished and end_uses(job.found.directory):
+            if finished and end_uses_of(job.found):
                 job.storage.remove()
             else:
                 job.storage.keep()
@@ -259,18 +262,22 @@ class Taking:
 
 def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> CorrectedJob:
     """``correction``: of a job that was taken. Takes those that this one was kept from, too, of many the last ones."""
-    job = CorrectedJob(correction, [Taken(correction.found, correction.earlier, taking.storage(correction.found))])
+    job = CorrectedJob(correction, [_taken(correction.found, correction.earlier, taking)])
     after = correction.found.header.plan.after
     while after and len(job.taken) < MOST_KEPT:
         try:
             found = taking.take(find_job(taking.root, after))
-            job.taken.append(Taken(found, earlier_job(found.log.entries), taking.storage(found)))
+            job.taken.append(_taken(found, earlier_job(found.log.entries), taking))
         except (FiresteelError, ValueError, OSError):  # of use, and not necessary
             _log.debug("nothing of job %s is left", after, exc_info=True)
             break
         after = found.header.plan.after
     job.adopt(compiled)
     return job
+
+
+def _taken(found: FoundJob, earlier: EarlierJob, taking: Taking) -> Taken:
+    return Taken(found, earlier, taking.storage(found), begin_use(found.directory, own=True))
 
 
 def _is_held(found: FoundJob) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import UsageError
@@ -62,8 +61,8 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
 def _used(compiled: CompiledJob, options: Options, identity: JobIdentity) -> str:
     """Of a new job, what it would use of others."""
     root = None if recovery_mode(options) == "off" else kept_folder(storage_root(options, shared=False))
-    check_reuse(options, root)
-    assert isinstance(root, Path)
+    check_reuse(root)
+    assert root is not None
     present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled).plain)
     found = reused(root, present, identity.place(compiled.job_graph))
     found.leave(finished=False)

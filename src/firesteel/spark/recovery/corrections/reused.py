@@ -17,7 +17,7 @@ from typing import Any
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
-from firesteel.options import RECOVERY_MODE, RESULTS_REUSE, STORAGE_DIR, Options
+from firesteel.options import RECOVERY_MODE, RESULTS_REUSE, STORAGE_DIR
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import job_and_epoch
 from firesteel.recovery.retention import FINISHED, LINES
@@ -44,17 +44,12 @@ def lines_in_short(header: LogHeader) -> tuple[str, ...]:
     return tuple(one[:_LINE_BYTES].hex() for one in known)
 
 
-def check_reuse(options: Options, root: Path | ObjectPath | None) -> None:
+def check_reuse(root: Path | ObjectPath | None) -> None:
     """``root``: of results; None: no log is written. Raises UsageError where nothing can be used again."""
     if root is None:
         raise UsageError(
             f"{RESULTS_REUSE.key} = true needs the logs of jobs, and none are written.",
-            hint=f"Set {STORAGE_DIR.key} to a directory of a file system, and leave {RECOVERY_MODE.key} unset.",
-        )
-    if not isinstance(root, Path):
-        raise UsageError(
-            f"{RESULTS_REUSE.key} = true needs results in a directory of a file system, and they lie at {options[STORAGE_DIR]}.",
-            hint=f"Set {STORAGE_DIR.key} to a directory, or {RESULTS_REUSE.key} to false.",
+            hint=f"Set {STORAGE_DIR.key} to a directory of a file system, or on S3, and leave {RECOVERY_MODE.key} unset.",
         )
 
 
@@ -74,7 +69,7 @@ class _Left:
 @dataclass(frozen=True, slots=True)
 class _Used:
     correction: Correction
-    directory: Path
+    directory: Path | ObjectPath
     use: Use
 
 
@@ -177,7 +172,7 @@ class ReusedJobs:
                 yield f"Results of job {job.found.job_id} ('{job.found.header.job_name}'{ended}) are used for {first_of(own, 8)}."
 
 
-def reused(root: Path, present: LogHeader, place: Place) -> ReusedJobs:
+def reused(root: Path | ObjectPath, present: LogHeader, place: Place) -> ReusedJobs:
     """Finds what the present job may use, and holds it. Raises OSError."""
     found = ReusedJobs([vertex["name"] for vertex in present.plan.vertices])
     left = _left(root, place)
@@ -198,7 +193,7 @@ def reused(root: Path, present: LogHeader, place: Place) -> ReusedJobs:
     return found
 
 
-def _left(root: Path, place: Place) -> list[_Left]:
+def _left(root: Path | ObjectPath, place: Place) -> list[_Left]:
     found: list[_Left] = []
     fs, path = open_root(str(root))
     for mark, name in marks_in(fs, path):
@@ -217,7 +212,7 @@ def _has_ended(mark: Mapping[str, Any]) -> bool:
     return False
 
 
-def _used(root: Path, left: _Left, present: LogHeader, origins: Mapping[int, str]) -> _Used | None:
+def _used(root: Path | ObjectPath, left: _Left, present: LogHeader, origins: Mapping[int, str]) -> _Used | None:
     """Holds what the job has left. None: it is being removed, cannot be read, has nothing of use, or tokens that are another job's in what was
     found before (``origins``): then nobody could tell its objects from that one's."""
     directory = root / left.name
@@ -233,7 +228,7 @@ def _used(root: Path, left: _Left, present: LogHeader, origins: Mapping[int, str
     return None
 
 
-def _compared(root: Path, left: _Left, present: LogHeader) -> Correction | None:
+def _compared(root: Path | ObjectPath, left: _Left, present: LogHeader) -> Correction | None:
     try:
         correction = correction_of(find_job(root, left.job_id), present, sinks_run=True)
     except (FiresteelError, ValueError, OSError):  # of use, and not necessary
@@ -248,7 +243,7 @@ def _in_short(found: FoundJob) -> FoundJob:
     return replace(found, log=replace(found.log, entries=told))
 
 
-def _alike(root: Path, left: _Left | None, present: LogHeader, found: ReusedJobs) -> Correction | None:
+def _alike(root: Path | ObjectPath, left: _Left | None, present: LogHeader, found: ReusedJobs) -> Correction | None:
     """The comparison with the job which is most like the present one, by its place."""
     corrections = [used.correction for used in found.jobs]
     if left is not None:

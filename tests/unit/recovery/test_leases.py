@@ -1,0 +1,243 @@
+"""Results in use on an object store: whoever removes them looks first; a driver that was parted from the store takes nothing from its successor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from firesteel.errors import UsageError
+from firesteel.recovery import leases
+from firesteel.recovery.leases import end_own
+from firesteel.recovery.log import FencedError
+from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.places import MARK
+from firesteel.recovery.retention import EPOCH, FINISHED, RETAIN, mark_beside
+from firesteel.recovery.takeover import end_job, find_job, take_over
+from firesteel.recovery.uses import begin_use, end_uses, last_use
+from firesteel.results.storage.owner import ENDED, myself
+from firesteel.scheduler.recovery.records import Alive, Ended
+from firesteel.spark.storage.directories import JobStorage
+from takeover_kit import begun, entry, store_of
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.full)])
+def root(request, tmp_path, monkeypatch):
+    with store_of(request.param, tmp_path, monkeypatch) as made:
+        yield made
+
+
+def ended(root, job_id="j", **entries):
+    """A job that has left its results, and a log of two objects and its end."""
+    log = begun(root, job_id)
+    log.append(entry(Ended("FAILED", 5.0)))
+    directory = root / f"firesteel-job-{job_id}"
+    root.fs.create_dir((directory / "used").path)
+    (directory / "d0-p0-a0-t1.fsr").write_bytes(b"rows")
+    marked(directory, **entries)
+    return directory
+
+
+def marked(directory, **entries):
+    mark = {**myself(), ENDED: True, **entries}
+    directory.with_name(directory.name + MARK).write_bytes(json.dumps(mark).encode())
+
+
+def names(directory):
+    return {place.name for place in directory.files_below()}
+
+
+def test_several_hold_one_and_nobody_does_once_it_goes(root):
+    job = ended(root)
+    first, second = begin_use(job), begin_use(job)
+    assert first is not None and second is not None and abs(last_use(job) - time.time()) < 60
+    first.end()
+    first.end()
+    assert not end_uses(job)
+    second.end()
+    assert end_uses(job) and begin_use(job) is None and end_uses(job)
+    assert begin_use(root / "none") is None and end_uses(root / "none") and last_use(root / "none") == 0.0
+
+
+def test_a_lease_is_over_when_it_is_not_renewed_and_comes_back_nowhere(root, monkeypatch):
+    job = ended(root)
+    use = begin_use(job)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 1.0)
+    time.sleep(2.1)  # some stores tell whole seconds
+    leases._keeper.renew_all()
+    assert not end_uses(job)
+    time.sleep(2.1)
+    assert end_uses(job)
+    root.fs.delete_dir(job.path)
+    root.fs.create_dir((job / "used").path)
+    leases._keeper.renew_all()
+    assert names(job) == set()
+    use.end()
+    assert names(job) == set()
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_lease_goes_with_a_process_of_this_machine(root, here, monkeypatch):
+    """What became of one on another machine, nobody can tell before its time is over."""
+    job = ended(root)
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    scope = leases._process().split("-")[0] if here else 16 * "0"
+    monkeypatch.setattr(leases, "_process", lambda: f"{scope}-{gone.pid}-1")
+    use = begin_use(job)
+    assert end_uses(job) is here and use is not None
+
+
+def test_a_lease_that_is_forgotten_is_given_back(root):
+    job = ended(root)
+    use = begin_use(job)
+    del use
+    leases._keeper.renew_all()
+    assert end_uses(job)
+
+
+def test_whoever_comes_while_results_are_removed_does_not_hold_them(root, monkeypatch):
+    """The remover has looked, and is frozen before it removes anything."""
+    job, come, end_log = ended(root), [], leases.end_log
+
+    def while_another_comes(log, number):
+        come.append(begin_use(job))
+        return end_log(log, number)
+
+    monkeypatch.setattr(leases, "end_log", while_another_comes)
+    monkeypatch.setattr(leases, "rest", lambda seconds: None)
+    assert end_uses(job) and come == [None]
+
+
+def test_a_holder_waits_for_a_remover_that_draws_back(root, monkeypatch):
+    job = ended(root)
+    held, come = begin_use(job), []
+    remove = ObjectPath.remove
+
+    def after_another_has_come(self):
+        if self.name.startswith("remover-"):
+            monkeypatch.setattr(leases, "rest", lambda seconds: remove(self))
+            come.append(begin_use(job))
+        remove(self)
+
+    monkeypatch.setattr(ObjectPath, "remove", after_another_has_come)
+    assert not end_uses(job) and come[0] is not None
+    held.end()
+    come[0].end()
+
+
+def test_a_driver_that_has_just_taken_a_job_over_keeps_it(root):
+    """It has not marked the results yet: their owner is said to be dead."""
+    job = ended(root)
+    found = find_job(root, "j")
+    taken = take_over(found)
+    assert not end_uses(job) and end_job(found) is None
+    assert not end_own(job, 1) and end_own(job, taken.epoch)
+    assert {"d0-p0-a0-t1.fsr"} < names(job) and not any(name.startswith("remover-") for name in names(job))
+
+
+def test_a_driver_that_died_as_it_took_a_job_over_is_forgotten(root, monkeypatch):
+    job = ended(root)
+    take_over(find_job(root, "j"))
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.0)
+    time.sleep(1.1)
+    assert end_uses(job)
+
+
+def test_nobody_goes_on_with_a_job_that_is_being_removed(root):
+    job = ended(root)
+    found = find_job(root, "j")
+    assert end_job(found).epoch == 2
+    with pytest.raises(UsageError, match="taken over by another driver just now"):
+        take_over(found)
+    assert not (job / "log" / "s00000000.fsl").is_file()
+
+
+@pytest.mark.parametrize("marks", [True, False])
+def test_a_job_whose_owner_lives_is_not_removed(root, marks):
+    """Without a mark it is nobody's."""
+    job = ended(root, **{ENDED: False})
+    assert not end_uses(job)
+    if marks:
+        marked(job)
+    else:
+        job.with_name(job.name + MARK).remove()
+    assert end_uses(job)
+
+
+# --- a job's storage -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    with store_of("s3", None, monkeypatch) as made:
+        yield made
+
+
+def storage(root, job_id="j", *, epoch=1):
+    return JobStorage(root.url, job_id, "app", epoch=epoch, retain=3600.0)
+
+
+@pytest.mark.full
+def test_what_a_parted_driver_does_at_its_end_is_not_done_to_its_successor(bucket):
+    """It was frozen when it had written its end."""
+    job, old = ended(bucket), storage(bucket)
+    old._mark()
+    taken = take_over(find_job(bucket, "j"))
+    new = storage(bucket, epoch=taken.epoch)
+    new.claim()
+    assert old.keep() and mark_beside(job)[EPOCH] == 2 and ENDED not in mark_beside(job)
+    old.remove()
+    assert (job / "d0-p0-a0-t1.fsr").is_file() and find_job(bucket, "j").log.epoch == 2
+    new.remove()
+    assert bucket.files_below() == []
+
+
+@pytest.mark.full
+def test_what_goes_on_is_not_swept(bucket):
+    """A sweep has seen that the time of a job is over, when another driver takes it over."""
+    job = ended(bucket, **{RETAIN: 3600.0})
+    log = find_job(bucket, "j")
+    other = storage(bucket, "other")
+    assert other.sweep() == []
+    marked(job)
+    taken = take_over(log)
+    assert other.sweep() == [] and (job / "d0-p0-a0-t1.fsr").is_file()
+    storage(bucket, epoch=taken.epoch).claim()
+    assert other.sweep() == [] and find_job(bucket, "j").log.epoch == 2
+    storage(bucket, epoch=taken.epoch).keep()
+    marked(job, **{EPOCH: 2})
+    assert other.sweep() == ["j"] and bucket.files_below() == []
+
+
+@pytest.mark.full
+def test_a_driver_whose_job_was_removed_writes_no_more(bucket):
+    log = begun(bucket)
+    storage(bucket)._mark()
+    storage(bucket).remove()
+    with pytest.raises(FencedError):
+        log.append(entry(Alive(1.0)))
+        log.verify()
+
+
+@pytest.mark.full
+def test_room_is_left_by_what_was_not_used_for_the_longest_time(bucket):
+    sizes = {"old": 1000, "used": 1000, "held": 1000}
+    jobs = {
+        name: ended(bucket, name, **{FINISHED: True, RETAIN: 1e9, "bytes": 9000, "lines": [name]}) for name in sizes
+    }
+    for job in jobs.values():
+        (job / "d1-p0-a0-t1.fsr").write_bytes(bytes(5000))
+    held = begin_use(jobs["held"])
+    time.sleep(1.1)
+    begin_use(jobs["used"]).end()
+    storage(bucket, "new").leave_room(13000)
+    assert [name for name, job in jobs.items() if job.is_dir()] == ["used", "held"]
+    storage(bucket, "new").leave_room(0)
+    assert [name for name, job in jobs.items() if job.is_dir()] == ["held"]
+    held.end()
+    storage(bucket, "new").leave_room(0)
+    assert bucket.files_below() == []
