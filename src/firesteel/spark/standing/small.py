@@ -25,6 +25,8 @@ from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.crew import Crew, Member
+from firesteel.spark.standing.doors import Door
+from firesteel.spark.standing.slots import Slots
 from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost
 from firesteel.spark.standing.work import Turn, Waiting, Work
 from firesteel.task.executor.information import Blob
@@ -42,22 +44,27 @@ RELIEF_SECONDS = 0.06
 _log = logging.getLogger("firesteel.spark")
 
 
+_unreached: set[str] = set()
+"""Spark applications whose executors could not connect: they are not asked again."""
+
+
 @dataclass(frozen=True)
-class LocalStanding:
-    """On a local master. ``most``: slots of the session; ``max_input``: plain bytes that a subtask may read. ``ran``: vertex to the tag of the
+class SmallStanding:
+    """``slots`` of the session; ``max_input``: plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the
     Spark job whose standing task was given an execution of it last; kept up to date."""
 
     context: Any
     job: Blob
     job_id: str
     name: str
-    most: int
+    slots: Slots
     max_input: int
     own_workers: OwnWorkers
+    open_door: Callable[[], Door]
     ran: dict[int, str]
 
     def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
-        return LocalStandingTasks(self, report, now)
+        return SmallStandingTasks(self, report, now)
 
 
 def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
@@ -69,16 +76,17 @@ def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
     return deploy.input_bytes is not None and int(deploy.input_bytes.max(initial=0)) <= most
 
 
-class LocalStandingTasks:
+class SmallStandingTasks:
     """``given``: see there."""
 
-    def __init__(self, given: LocalStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
+    def __init__(self, given: SmallStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
         self._in, self._report, self._now = given, report, now
         self._changed = threading.Condition()
         self._waiting = Waiting(report)
         self._members: dict[int, Member] = {}
         self._crew: Crew | None = None
-        self._is_off = self._closed = False
+        self._is_off = given.context.applicationId in _unreached
+        self._closed = False
         self._idle_seconds = LEAST_IDLE_SECONDS
 
     # --- in the job's thread ---------------------------------------------------------------------------------
@@ -87,6 +95,7 @@ class LocalStandingTasks:
         if self._is_off or not reads_little(batch.deploys, code, self._in.max_input) or not self._has_crew():
             return None
         batch.standing = True
+        self._in.slots.look()
         with self._changed:
             self._waiting.add(Work(batch, code, self._now()))
             self._changed.notify_all()
@@ -94,7 +103,7 @@ class LocalStandingTasks:
 
     def make_room(self, others: int) -> None:
         with self._changed:
-            lacking = len(self._there()) + others - self._in.most
+            lacking = len(self._there()) + others - self._in.slots.count
             idle = [member for member in self._there() if member.idle]
             for member in idle[: max(0, lacking)]:
                 member.leaves = True
@@ -314,7 +323,7 @@ class LocalStandingTasks:
         """Returns how many more could do something now, in the slots there are."""
         there = self._there()
         coming = sum(member.greeting is None for member in there)
-        return max(0, min(self._in.most - len(there), len(self._waiting) - coming))
+        return max(0, min(self._in.slots.count - len(there), len(self._waiting) - coming))
 
     def _ask_for(self, count: int) -> None:
         assert self._crew is not None
@@ -349,6 +358,7 @@ class LocalStandingTasks:
             self._waiting.give_up(error)
             return
         self._is_off = True
+        _unreached.add(self._in.context.applicationId)
         for work in self._waiting.hand_back():
             work.batch.standing = False
             deploy = work.batch.deploys[0]
@@ -363,7 +373,7 @@ class LocalStandingTasks:
             given = self._in
             about = given.context, given.job, given.job_id, f"{given.name}: standing tasks", given.own_workers
             try:
-                self._crew = Crew(*about, serve=self._serve, ended=self._ended)
+                self._crew = Crew(*about, door=given.open_door(), serve=self._serve, ended=self._ended)
             except Exception:  # the path of a socket is too long, say; what ails Spark a Spark job will tell
                 _log.debug("no standing tasks", exc_info=True)
                 self._is_off = True
