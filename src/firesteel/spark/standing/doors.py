@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 from contextlib import suppress
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, Protocol
 
 from firesteel.spark.session.sessions import setting
@@ -54,7 +54,7 @@ class UnixDoor:
 
     def close(self) -> None:
         with suppress(OSError):  # somebody tidied up its directory
-            Client(self._listener.address, "AF_UNIX").close()
+            self.address.connect().close()
         with suppress(OSError):
             self._listener.close()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,6 +23,7 @@ from firesteel.spark.driver.batch import Batch, BatchCode
 from firesteel.spark.driver.kill import NO_TASK, TaskGone
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement.status_store import SparkTask
+from firesteel.spark.placement.watch import TasksLost
 from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.crew import Crew, Member
 from firesteel.spark.standing.doors import Door
@@ -184,6 +185,19 @@ class SmallStandingTasks:
                     task = SparkTask(greeting.task, turn.position, turn.launched, place.executor, place.host)
                     found.append((turn.work.batch, [task]))
         return found
+
+    def executors_gone(self, gone: Mapping[str, str]) -> None:
+        """What ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
+        with self._changed:
+            for member in self._members.values():
+                if member.greeting is not None and Place.decode(member.greeting.node).executor in gone:
+                    self._lose(member)  # its connection may not end for hours
+                turn, where = member.lost, Place.decode(member.node).executor
+                if turn is None or where not in gone or turn.work.batch.exclusive:
+                    continue
+                member.lost = None
+                self._report(TasksLost(turn.work.batch, (turn.subtask,), gone[where]))
+                self._waiting.over(turn)
 
     # --- in the threads of connections -----------------------------------------------------------------------
 

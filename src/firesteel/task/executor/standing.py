@@ -24,8 +24,8 @@ from firesteel.task.executor.spark_task import BatchFunction
 
 NUMBER = "firesteel.standing"
 """The property of Spark's that tells a standing task its number."""
-CONNECT_SECONDS = 3.0
-"""An executor reaches its driver in milliseconds; a firewall does not answer at all."""
+CONNECT_SECONDS = 10.0
+"""An executor reaches its driver in milliseconds, and a busy driver answers in some tenths; a firewall does not answer at all."""
 
 
 class Address(Protocol):
@@ -55,6 +55,8 @@ class TcpAddress:
     def connect(self) -> Connection:
         connection = connected(socket.create_connection((self.host, self.port), CONNECT_SECONDS))
         try:
+            if not connection.poll(CONNECT_SECONDS):
+                raise EOFError("it says nothing")
             answer_challenge(connection, self.secret)
             deliver_challenge(connection, self.secret)
         except (EOFError, AuthenticationError, ValueError) as error:
