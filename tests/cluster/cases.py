@@ -59,6 +59,19 @@ def holding(folder, name, after=0):
     return hold
 
 
+class Placed:
+    """Numbers, each split with a file that says where it was read."""
+
+    name = "placed"
+
+    def __init__(self, folder, rows):
+        self.folder, self.numbers = str(folder), runtime_support.Numbers(rows)
+
+    def read(self, split, ctx):
+        (Path(self.folder) / f"at-numbers-{split}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+        yield from self.numbers.read(split, ctx)
+
+
 class Pieces:
     """``splits`` splits of ``batches`` batches of ``rows`` rows each, numbered on. Ships by value."""
 
@@ -159,7 +172,8 @@ def case_warm(spark, folder):
 
 def case_damaged(spark, folder):
     """Two steps; the consumers hold before they read."""
-    compiled = two_steps(splits=6, rows=5_000, fn=holding(folder, "read"), parallelism=3)
+    source = Placed(folder, 5_000)
+    compiled = two_steps(splits=6, source=source, fn=holding(folder, "read"), parallelism=3)
     values, records = run(spark, folder, compiled)
     failovers = [{**d["inputs"], **d["result"], "vertex": d["vertex"]} for d in records.decisions("failover")]
     return {

@@ -67,13 +67,12 @@ def test_files_lost_with_their_node_are_produced_again_together(cluster, session
 def test_results_outlive_the_worker_that_made_them(cluster, session, tmp_path):
     session.start("damaged", tmp_path)
     session.until(lambda: len(at(tmp_path, "read")) == 3)
-    cluster.standalone.kill_worker("127.0.0.3")
+    cluster.standalone.kill_worker(at(tmp_path, "numbers")[0])
     (tmp_path / "go-read").touch()
     answer = session.answer()
     assert answer["right"]
     assert answer["left"] == []
     producers = [a for a in answer["attempts"] if a["vertex"] == 0]
-    assert "127.0.0.3" in {a["node"] for a in producers}
     assert [a["attempt"] for a in producers] == [0] * 6, "what the dead worker had made was made again"
 
 

@@ -15,7 +15,7 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver import channel
 from firesteel.spark.driver.runtime import submit
-from firesteel.spark.standing import crew, local
+from firesteel.spark.standing import doors, small
 from runtime_support import DiesBeside, Numbers, Seen, collected, left_behind, options, two_steps
 
 OFF = {"firesteel__standing-tasks": False}
@@ -47,7 +47,7 @@ class Tags:
 
 @pytest.mark.parametrize("off", [{}, OFF, {"firesteel__standing-tasks__max-input": 100}], ids=["on", "off", "large"])
 def test_small_executions_share_spark_tasks_and_seem_to_have_their_own(session, tmp_path, off, monkeypatch):
-    monkeypatch.setattr(local, "WORKING_SECONDS", 60.0)
+    monkeypatch.setattr(small, "WORKING_SECONDS", 60.0)
     seen = Seen()
     job = two_steps(splits=6, rows=10, source=Tags(str(tmp_path)))
     run = submit(job, session, options(tmp_path, **off), [seen])
@@ -151,7 +151,7 @@ def test_batches_whose_standing_tasks_never_come_are_spark_jobs(session, tmp_pat
         Path(listener.address).unlink()
         return listener
 
-    monkeypatch.setattr(crew, "Listener", unreachable)
+    monkeypatch.setattr(doors, "Listener", unreachable)
     seen = Seen()
     assert values(submit(two_steps(splits=6, rows=10), session, options(tmp_path), [seen]).result()) == ALL
     assert seen.states("FAILED", 0) == [] and seen.states("FAILED", 1) == []
@@ -191,7 +191,7 @@ def test_what_cannot_be_sent_is_its_batchs_failure(session, tmp_path):
 
 def test_they_give_their_slots_back(session, tmp_path, monkeypatch):
     """One after a while of work, however much waits; each as the job's end comes."""
-    monkeypatch.setattr(local, "WORKING_SECONDS", 0.05)
+    monkeypatch.setattr(small, "WORKING_SECONDS", 0.05)
     seen = Seen()
     folder = tmp_path / "seen"
     folder.mkdir()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
@@ -50,6 +50,8 @@ class Job:
     function: bytes
     partitions: Sequence[list[Any]]
     tags: Collection[str]
+    properties: Mapping[str, str]
+    """Of the thread that runs it; its tasks see them."""
     pending: deque[tuple[int, int]] = field(default_factory=deque)
     """Partitions and numbers of attempts."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -78,10 +80,12 @@ class Jobs:
         for slot in range(slots):
             threading.Thread(target=self._serve, name=f"plane slot {slot}", daemon=True).start()
 
-    def run(self, function: bytes, partitions: Sequence[list[Any]], tags: Collection[str]) -> list[list[Any]]:
+    def run(
+        self, function: bytes, partitions: Sequence[list[Any]], tags: Collection[str], properties: Mapping[str, str]
+    ) -> list[list[Any]]:
         """The rows that each partition's task returned. Raises JobFailedError."""
         with self._changed:
-            job = Job(next(self._numbers), function, partitions, tags)
+            job = Job(next(self._numbers), function, partitions, tags, properties)
             job.pending.extend((partition, 0) for partition in range(len(partitions)))
             self.all.append(job)
             self._changed.notify_all()
@@ -124,7 +128,8 @@ class Jobs:
                 if attempt.state != "RUNNING":
                     worker.kill()
             rows = list(job.partitions[attempt.partition])
-            answer = worker.run(Order(job.function, rows, job.number, attempt.partition, attempt.id, attempt.number))
+            numbers = job.number, attempt.partition, attempt.id, attempt.number
+            answer = worker.run(Order(job.function, rows, *numbers, job.properties))
             with self._changed:
                 if answer is None or attempt.state == "KILLED":
                     worker = None

@@ -37,6 +37,27 @@ class Session:
 Session.__module__ = "pyspark.sql.session"  # by which Firesteel tells a session from other objects
 
 
+class Rdd(list[list[Any]]):
+    """The rows of each partition."""
+
+    def __init__(self, context: Context, parts: Iterable[list[Any]]) -> None:
+        super().__init__(parts)
+        self._context = context
+
+    def mapPartitions(self, function: Callable[..., Any]) -> Mapped:
+        return Mapped(self._context, self, function)
+
+
+class Mapped:
+    """An RDD of a function's results, and the JVM's one behind it."""
+
+    def __init__(self, context: Context, parts: Rdd, function: Callable[..., Any]) -> None:
+        self._context, self._parts, self._function, self._jrdd = context, parts, function, self
+
+    def count(self) -> int:
+        return len(self._context.runJob(self._parts, self._function))
+
+
 class Conf:
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)
@@ -70,16 +91,19 @@ class Context:
     def accumulator(self, value: Any, param: Any) -> Accumulator[Any]:
         return Accumulator(next(_ids), value, param)
 
-    def parallelize(self, rows: Iterable[Any], slices: int) -> list[list[Any]]:
-        """An RDD: the rows of each partition."""
+    def parallelize(self, rows: Iterable[Any], slices: int) -> Rdd:
         rows = list(rows)
-        return [rows[len(rows) * k // slices : len(rows) * (k + 1) // slices] for k in range(slices)]
+        return Rdd(self, (rows[len(rows) * k // slices : len(rows) * (k + 1) // slices] for k in range(slices)))
 
     def runJob(
         self, rdd: Sequence[list[Any]], function: Callable[..., Any], partitions: Sequence[int] | None = None
     ) -> list[Any]:
         chosen = rdd if partitions is None else [rdd[k] for k in partitions]
-        return [row for rows in self._jobs.run(cloudpickle.dumps(function), chosen, self.getJobTags()) for row in rows]
+        given = cloudpickle.dumps(function), chosen, self.getJobTags(), self._properties()
+        return [row for rows in self._jobs.run(*given) for row in rows]
+
+    def _properties(self) -> dict[str, str]:
+        return {key: value for key, value in self._thread.__dict__.items() if isinstance(value, str)}
 
     def _tags(self) -> set[str]:
         return self._thread.__dict__.setdefault("tags", set())

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ class Order:
     partition: int
     task: int
     attempt: int
+    properties: Mapping[str, str]
+    """Spark's local ones."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def _answer(order: Order) -> Answer:
     task: Any = TaskContext._getOrCreate()
     task._stageId, task._partitionId = order.stage, order.partition
     task._taskAttemptId, task._attemptNumber = order.task, order.attempt
+    task._localProperties = dict(order.properties)
     try:
         rows = list(pickle.loads(order.function)(iter(order.rows)))
     except Exception:

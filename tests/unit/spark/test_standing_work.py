@@ -11,7 +11,7 @@ import pytest
 from driver_loop import deploy, ints
 from firesteel.scheduler.kernel.commands import Placement, Splits
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.standing.local import reads_little
+from firesteel.spark.standing.small import reads_little
 from firesteel.spark.standing.work import Waiting, Work
 
 CODE = SimpleNamespace(dataframe=None, slots=None)

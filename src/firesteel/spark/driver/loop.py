@@ -279,6 +279,7 @@ class JobDriver:
             lambda: [batch for batch in list(self._active.values()) if not batch.standing],
             self._queue.put,
             launches=self._standing.launches,
+            gone=self._standing.executors_gone,
             killer=self._killer,
             of_wall=self._in.clock.of_wall,
             seconds=self._in.look_seconds,

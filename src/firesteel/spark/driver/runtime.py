@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import math
-import os
 import pickle
-import re
 import sys
 import threading
 import time
@@ -38,8 +36,6 @@ from firesteel.options import (
     NODE_VARIABLE,
     RETAIN_AT_MOST,
     SPECULATIVE_ENABLED,
-    STANDING_TASKS,
-    STANDING_TASKS_MAX_INPUT,
     STORAGE_FILESYSTEM,
     Options,
 )
@@ -68,13 +64,12 @@ from firesteel.spark.recovery.runs import ALL, NONE, SOME
 from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
-from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts, setting
+from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
 from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
-from firesteel.spark.standing.local import LocalStanding
-from firesteel.spark.standing.tasks import NO_STANDING_TASKS, Standing
+from firesteel.spark.standing.choice import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base
@@ -84,7 +79,6 @@ EXIT_SECONDS = 8.0
 POLL_SECONDS = 0.05
 COLD_START_SECONDS = 10.0
 """The first Python workers of a session may take so long to start."""
-WORKER_REUSE = "spark.python.worker.reuse"
 HEARING_SECONDS = 0.5
 """A Ctrl-C is heard within this time, wherever it finds the thread that waits for a job."""
 _log = logging.getLogger("firesteel.spark")
@@ -457,7 +451,9 @@ class JobRun:
                 own_workers=own_workers(self._context),
                 recovery=self._beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
                 beginning=self._beginning,
-                standing=self._standing_tasks(),
+                standing=standing_tasks(
+                    self._context, self._options, self._job, self.job_id, self.job_name, ran=self.ran_standing
+                ),
                 finishing=self._storage.hold,
             )
         )
@@ -466,23 +462,6 @@ class JobRun:
             if self._cancel_reason is not None:
                 driver.cancel(self._cancel_reason)
         return driver.run()
-
-    def _standing_tasks(self) -> Standing:
-        """None where the driver's socket or its modules cannot be reached, or a process must not serve two tasks."""
-        context = self._context
-        kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
-        if not (self._options[STANDING_TASKS] and kept and is_local(context) and runs_our_interpreter(context)):
-            return NO_STANDING_TASKS
-        return LocalStanding(
-            context,
-            self._job,
-            self.job_id,
-            self.job_name,
-            most=slots_per_machine(context),
-            max_input=self._options[STANDING_TASKS_MAX_INPUT],
-            own_workers=own_workers(context),
-            ran=self.ran_standing,
-        )
 
     def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
         """Removes all but the persistent results, and what a resume may use of a job that did not finish."""
@@ -620,10 +599,7 @@ def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
 def slots_per_machine(context: Any) -> int:
     """Tasks that run at once on one machine, as far as Spark's settings tell."""
     if is_local(context):
-        match = re.search(r"\[\s*(\d+|\*)", context.master)
-        if match is None:
-            return 1
-        return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+        return local_slots(context)
     cores = setting(context, "spark.executor.cores")
     if cores is not None:
         return int(cores)

@@ -56,7 +56,7 @@ class TasksLost:
 
 class Watcher:
     """``batches``: those that run as Spark jobs, called in this thread; ``launches``: executions of others that run, each once;
-    ``report`` takes the events; ``of_wall``: epoch to job time."""
+    ``gone`` is told of executors that went, by name, and of their nodes. ``report`` takes the events; ``of_wall``: epoch to job time."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Watcher:
         slot_provisioning: SlotProvisioning | None = None,
         slots_of_others: Callable[[], Mapping[str, int]] = dict[str, int],
         launches: Callable[[], Sequence[tuple[Batch, Sequence[SparkTask]]]] = tuple,
+        gone: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         self._status = status
         self._nodes = nodes
@@ -82,6 +83,7 @@ class Watcher:
         self._slot_provisioning = slot_provisioning or NoSlotProvisioning()
         self._slots_of_others = slots_of_others
         self._launches = launches
+        self._gone = gone
         self._occupied: dict[str, int] = {}
         self._seen_occupied: dict[str, int] | None = None
         killer.wake = self.wake
@@ -178,6 +180,8 @@ class Watcher:
             if lost:
                 subtasks = tuple(batch.subtask_of(task.partition) for task in lost)
                 self._report(TasksLost(batch, subtasks, gone[lost[0].executor]))
+        if gone:
+            self._gone(gone)
 
     def look_at_occupied(self) -> None:
         """Tells of executors where tasks run that are not of open executions, when that has changed. It takes two looks in a row

@@ -178,6 +178,14 @@ def is_local(context: Any) -> bool:
     return bool(re.fullmatch(r"local(\[.*\])?", context.master))
 
 
+def local_slots(context: Any) -> int:
+    """Tasks that run at once on a local master."""
+    match = re.search(r"\[\s*(\d+|\*)", context.master)
+    if match is None:
+        return 1
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+
+
 def setting(context: Any, key: str, default: Any = None) -> Any:
     """One of an application's settings. ``getConf`` copies all of them, in a hundred calls to the JVM."""
     return context._conf.get(key, default)

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing import ProcessError
+from multiprocessing.connection import Connection
 from typing import Any
 
 from firesteel.spark.driver.batch import WithEnvironment
 from firesteel.spark.driver.threads import aside, cancel_jobs, local_properties
 from firesteel.spark.placement import pools
 from firesteel.spark.session.own_workers import OwnWorkers
+from firesteel.spark.standing.doors import Door
 from firesteel.spark.standing.work import Turn
 from firesteel.task.executor.information import Blob
-from firesteel.task.executor.standing import Greeting, StandingTask
+from firesteel.task.executor.standing import NUMBER, Greeting, StandingTask
 
-BACKLOG = 128
 RETRY_SECONDS = 0.1
 COMING_SECONDS = 1.0
 
@@ -69,7 +69,7 @@ class Crew:
     """Starts members and accepts their connections. ``serve`` is called in a thread of each connection, with it and its greeting; ``ended`` in that
     of the member's Spark job, with what Spark raised.
 
-    Made in the job's thread, whose Spark properties all of them have. Raises OSError where no socket can be had.
+    Made in the job's thread, whose Spark properties all of them have. ``door``: open; closed with this.
     """
 
     def __init__(
@@ -80,14 +80,17 @@ class Crew:
         description: str,
         own_workers: OwnWorkers,
         *,
+        door: Door,
         serve: Callable[[Connection, Greeting], None],
         ended: Callable[[Member, BaseException | None], None],
     ) -> None:
-        self._context, self._job, self._job_id, self._description = context, job, job_id, description
-        self._own_workers, self._serve, self._ended = own_workers, serve, ended
+        self._context, self._job_id, self._description = context, job_id, description
+        self._own_workers, self._door, self._serve, self._ended = own_workers, door, serve, ended
+        self._function = StandingTask(door.address, job)
+        self._making = threading.Lock()
+        self._rows: Any = None
         self._inherit = local_properties(context)
         self._pool = pools.borrow()  # for all together, so that they share the slots with other jobs as one batch does
-        self._listener = Listener(family="AF_UNIX", backlog=BACKLOG)  # in a directory of this user's only
         self._closed = threading.Event()
         self._made = 0
         self._acceptor = threading.Thread(target=self._accept, name=f"firesteel-{job_id}-standing", daemon=True)
@@ -112,10 +115,7 @@ class Crew:
         for member in coming:
             aside(partial(self._forget, member), f"{member.tag}-forgotten")
         self._closed.set()
-        with suppress(OSError):  # somebody tidied up its directory
-            Client(self._listener.address, "AF_UNIX").close()  # wakes the acceptor
-        with suppress(OSError):
-            self._listener.close()
+        self._door.close()
         pools.give_back(self._pool)
 
     def _forget(self, member: Member) -> None:
@@ -130,20 +130,28 @@ class Crew:
             context.addJobTag(member.tag)
             context.setJobDescription(self._description)
             context.setLocalProperty("spark.scheduler.pool", self._pool)
+            context.setLocalProperty(NUMBER, str(member.number))
             with self._own_workers.workers({}) as variables:
-                rows = context.parallelize([b""], 1)
-                if variables:
-                    rows.ctx = WithEnvironment(context, variables)
-                context.runJob(rows, StandingTask(member.number, str(self._listener.address), self._job))
+                self._rdd(variables).count()  # of no rows, and without a socket for them
         except BaseException as raised:
             error = raised
         member.ended.set()
         self._ended(member, error)
 
+    def _rdd(self, variables: Mapping[str, str]) -> Any:
+        """The JVM's, of one partition. One for all: making it takes longer than all else that a member costs this process."""
+        with self._making:
+            if self._rows is None:
+                rows = self._context.parallelize([b""], 1)
+                if variables:
+                    rows.ctx = WithEnvironment(self._context, variables)
+                self._rows = rows.mapPartitions(self._function)._jrdd
+            return self._rows
+
     def _accept(self) -> None:
         while not self._closed.is_set():
             try:
-                connection = self._listener.accept()
+                connection = self._door.accept()
             except OSError:  # out of file descriptors, say
                 self._closed.wait(RETRY_SECONDS)
                 continue
@@ -158,7 +166,8 @@ class Crew:
     def _greet(self, connection: Connection) -> None:
         with connection:
             try:
+                self._door.check(connection)
                 greeting: Greeting = connection.recv()
-            except (EOFError, OSError):
+            except (EOFError, OSError, ProcessError, ValueError):  # a stranger, or gone already
                 return
             self._serve(connection, greeting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,7 +40,7 @@ class EndedEarlyError(Exception):
 
 
 class StandingTasks(Killing, Protocol):
-    """Used by the job's thread, but for ``launches``."""
+    """Used by the job's thread, but for ``launches`` and ``executors_gone``."""
 
     def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
         """Starts a batch, if it is one for standing tasks, and returns the decision."""
@@ -54,6 +54,10 @@ class StandingTasks(Killing, Protocol):
 
     def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
         """Returns the executions that run and were not told before; any thread."""
+        ...
+
+    def executors_gone(self, gone: Mapping[str, str]) -> None:
+        """These are, with what runs there; by name, with their nodes. Any thread."""
         ...
 
     def due(self) -> list[float]:
@@ -88,6 +92,8 @@ class NoStandingTasks:
 
     def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
         return []
+
+    def executors_gone(self, gone: Mapping[str, str]) -> None: ...
 
     def due(self) -> list[float]:
         return []

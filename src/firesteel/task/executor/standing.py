@@ -1,24 +1,76 @@
 """A standing task: a Spark task that runs small executions one after another, as the driver gives them to it.
 
-Each goes the way of one that has a Spark task for itself (``spark_task``), but its descriptor comes, and its messages go, over a Unix socket to
-the driver, which is on this machine. What the executions of a batch share is sent with the first of them. The task ends when the driver closes
-the connection, so it ends with the driver too; PySpark collects all garbage then, once for all of them.
+Each goes the way of one that has a Spark task for itself (``spark_task``), but its descriptor comes, and its messages go, over a connection to
+the driver: a Unix socket on its machine, TCP from others. What the executions of a batch share is sent with the first of them. The task ends when the
+driver closes the connection, so it ends with the driver too; PySpark collects all garbage then, once for all of them.
 """
 
 from __future__ import annotations
 
 import pickle
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing.connection import Client, Connection
-from typing import Any
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
+from typing import Any, Protocol
 
 from firesteel.model.descriptors import decode_execution
 from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexPart
 from firesteel.task.executor.place import here
 from firesteel.task.executor.spark_task import BatchFunction
+
+NUMBER = "firesteel.standing"
+"""The property of Spark's that tells a standing task its number."""
+CONNECT_SECONDS = 10.0
+"""An executor reaches its driver in milliseconds, and a busy driver answers in some tenths; a firewall does not answer at all."""
+
+
+class Address(Protocol):
+    """Where the driver listens. Picklable."""
+
+    def connect(self) -> Connection:
+        """Raises OSError where nobody listens, or not the one who told this address."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnixAddress:
+    path: str
+
+    def connect(self) -> Connection:
+        return Client(self.path, "AF_UNIX")
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """``secret``: the driver and its standing tasks know it, and prove that to each other without telling it."""
+
+    host: str
+    port: int
+    secret: bytes
+
+    def connect(self) -> Connection:
+        connection = connected(socket.create_connection((self.host, self.port), CONNECT_SECONDS))
+        try:
+            if not connection.poll(CONNECT_SECONDS):
+                raise EOFError("it says nothing")
+            answer_challenge(connection, self.secret)
+            deliver_challenge(connection, self.secret)
+        except (EOFError, AuthenticationError, ValueError) as error:
+            connection.close()
+            raise ConnectionRefusedError(f"{self.host}:{self.port} is not the driver") from error
+        return connection
+
+
+def connected(made: socket.socket) -> Connection:
+    """The connection of a TCP socket, whose small messages go at once, and whose other end is known to be gone some time after its machine is."""
+    made.settimeout(None)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return Connection(made.detach())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +100,29 @@ class Order:
 
 
 class StandingTask:
-    """The function that Spark runs. ``address``: of the driver's socket. Picklable by name, carries bytes only."""
+    """The function that Spark runs, the same for all standing tasks of a job. ``address``: the driver's. Picklable by name, carries bytes only."""
 
-    def __init__(self, number: int, address: str, job: Blob) -> None:
-        self.number, self.address, self.job = number, address, job
+    def __init__(self, address: Address, job: Blob) -> None:
+        self.address, self.job = address, job
 
     def __call__(self, rows: Iterator[Any]) -> Iterator[bytes]:
         """Drains its input, as every task of ours. Ends at once where nobody listens: the job is over."""
         for _ in rows:
-            with suppress(ConnectionError, FileNotFoundError), Client(self.address, "AF_UNIX") as connection:
+            try:
+                connection = self.address.connect()
+            except OSError:
+                continue
+            with connection, suppress(ConnectionError):
                 self._serve(connection)
         return iter(())
 
     def _serve(self, connection: Connection) -> None:
         task = _spark_task()
         own = task.taskAttemptId()
-        connection.send(Greeting(self.number, own, here(self._node_variable()).encoded))
+        number = int(task.getLocalProperty(NUMBER))
+        connection.send(Greeting(number, own, here(self._node_variable()).encoded))
         functions: dict[int, BatchFunction] = {}
-        for number in count():
+        for turn in count():
             order = _next(connection)
             if order is None:
                 return
@@ -74,7 +131,7 @@ class StandingTask:
                 functions[order.batch] = BatchFunction(order.batch, self.job, code.parts, code.dropped, None)
                 functions[order.batch].take_in_modules()
             descriptors = list(map(decode_execution, order.descriptors))
-            _appear(task, subtask=descriptors[0].subtask, number=number << TASK_BITS | own)
+            _appear(task, subtask=descriptors[0].subtask, number=turn << TASK_BITS | own)
             connection.send(functions[order.batch].execute(descriptors, None))
 
     def _node_variable(self) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -23,8 +23,11 @@ from firesteel.spark.driver.batch import Batch, BatchCode
 from firesteel.spark.driver.kill import NO_TASK, TaskGone
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement.status_store import SparkTask
+from firesteel.spark.placement.watch import TasksLost
 from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.crew import Crew, Member
+from firesteel.spark.standing.doors import Door
+from firesteel.spark.standing.slots import Slots
 from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost
 from firesteel.spark.standing.work import Turn, Waiting, Work
 from firesteel.task.executor.information import Blob
@@ -42,22 +45,27 @@ RELIEF_SECONDS = 0.06
 _log = logging.getLogger("firesteel.spark")
 
 
+_unreached: set[str] = set()
+"""Spark applications whose executors could not connect: they are not asked again."""
+
+
 @dataclass(frozen=True)
-class LocalStanding:
-    """On a local master. ``most``: slots of the session; ``max_input``: plain bytes that a subtask may read. ``ran``: vertex to the tag of the
+class SmallStanding:
+    """``slots`` of the session; ``max_input``: plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the
     Spark job whose standing task was given an execution of it last; kept up to date."""
 
     context: Any
     job: Blob
     job_id: str
     name: str
-    most: int
+    slots: Slots
     max_input: int
     own_workers: OwnWorkers
+    open_door: Callable[[], Door]
     ran: dict[int, str]
 
     def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
-        return LocalStandingTasks(self, report, now)
+        return SmallStandingTasks(self, report, now)
 
 
 def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
@@ -69,16 +77,17 @@ def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
     return deploy.input_bytes is not None and int(deploy.input_bytes.max(initial=0)) <= most
 
 
-class LocalStandingTasks:
+class SmallStandingTasks:
     """``given``: see there."""
 
-    def __init__(self, given: LocalStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
+    def __init__(self, given: SmallStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
         self._in, self._report, self._now = given, report, now
         self._changed = threading.Condition()
         self._waiting = Waiting(report)
         self._members: dict[int, Member] = {}
         self._crew: Crew | None = None
-        self._is_off = self._closed = False
+        self._is_off = given.context.applicationId in _unreached
+        self._closed = False
         self._idle_seconds = LEAST_IDLE_SECONDS
 
     # --- in the job's thread ---------------------------------------------------------------------------------
@@ -87,6 +96,7 @@ class LocalStandingTasks:
         if self._is_off or not reads_little(batch.deploys, code, self._in.max_input) or not self._has_crew():
             return None
         batch.standing = True
+        self._in.slots.look()
         with self._changed:
             self._waiting.add(Work(batch, code, self._now()))
             self._changed.notify_all()
@@ -94,7 +104,7 @@ class LocalStandingTasks:
 
     def make_room(self, others: int) -> None:
         with self._changed:
-            lacking = len(self._there()) + others - self._in.most
+            lacking = len(self._there()) + others - self._in.slots.count
             idle = [member for member in self._there() if member.idle]
             for member in idle[: max(0, lacking)]:
                 member.leaves = True
@@ -175,6 +185,19 @@ class LocalStandingTasks:
                     task = SparkTask(greeting.task, turn.position, turn.launched, place.executor, place.host)
                     found.append((turn.work.batch, [task]))
         return found
+
+    def executors_gone(self, gone: Mapping[str, str]) -> None:
+        """What ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
+        with self._changed:
+            for member in self._members.values():
+                if member.greeting is not None and Place.decode(member.greeting.node).executor in gone:
+                    self._lose(member)  # its connection may not end for hours
+                turn, where = member.lost, Place.decode(member.node).executor
+                if turn is None or where not in gone or turn.work.batch.exclusive:
+                    continue
+                member.lost = None
+                self._report(TasksLost(turn.work.batch, (turn.subtask,), gone[where]))
+                self._waiting.over(turn)
 
     # --- in the threads of connections -----------------------------------------------------------------------
 
@@ -314,7 +337,7 @@ class LocalStandingTasks:
         """Returns how many more could do something now, in the slots there are."""
         there = self._there()
         coming = sum(member.greeting is None for member in there)
-        return max(0, min(self._in.most - len(there), len(self._waiting) - coming))
+        return max(0, min(self._in.slots.count - len(there), len(self._waiting) - coming))
 
     def _ask_for(self, count: int) -> None:
         assert self._crew is not None
@@ -349,6 +372,7 @@ class LocalStandingTasks:
             self._waiting.give_up(error)
             return
         self._is_off = True
+        _unreached.add(self._in.context.applicationId)
         for work in self._waiting.hand_back():
             work.batch.standing = False
             deploy = work.batch.deploys[0]
@@ -363,7 +387,7 @@ class LocalStandingTasks:
             given = self._in
             about = given.context, given.job, given.job_id, f"{given.name}: standing tasks", given.own_workers
             try:
-                self._crew = Crew(*about, serve=self._serve, ended=self._ended)
+                self._crew = Crew(*about, door=given.open_door(), serve=self._serve, ended=self._ended)
             except Exception:  # the path of a socket is too long, say; what ails Spark a Spark job will tell
                 _log.debug("no standing tasks", exc_info=True)
                 self._is_off = True

@@ -1,0 +1,48 @@
+"""Whether a job has standing tasks, and how these reach its driver."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from firesteel.options import STANDING_TASKS, STANDING_TASKS_MAX_INPUT, Options
+from firesteel.spark.session.own_workers import own_workers
+from firesteel.spark.session.preflight import runs_our_interpreter
+from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
+from firesteel.spark.standing.doors import UnixDoor, encrypts, tcp_door
+from firesteel.spark.standing.slots import ExecutorsSlots, FixedSlots, Slots
+from firesteel.spark.standing.small import SmallStanding
+from firesteel.spark.standing.tasks import NO_STANDING_TASKS, Standing
+from firesteel.task.executor.information import Blob
+
+WORKER_REUSE = "spark.python.worker.reuse"
+
+
+def standing_tasks(
+    context: Any, options: Options, job: Blob, job_id: str, job_name: str, *, ran: dict[int, str]
+) -> Standing:
+    """None where it is off, where a process must not serve two tasks, or where :func:`_reached` says so. ``ran``: see :class:`SmallStanding`."""
+    kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
+    if not (options[STANDING_TASKS] and kept and _reached(context)):
+        return NO_STANDING_TASKS
+    local = is_local(context)
+    slots: Slots = FixedSlots(local_slots(context)) if local else ExecutorsSlots(context)
+    return SmallStanding(
+        context,
+        job,
+        job_id,
+        job_name,
+        slots=slots,
+        max_input=options[STANDING_TASKS_MAX_INPUT],
+        own_workers=own_workers(context),
+        open_door=UnixDoor if local else partial(tcp_door, context),
+        ran=ran,
+    )
+
+
+def _reached(context: Any) -> bool:
+    """On a local master, by its own interpreter. On a cluster, where what is said may be read on the way, and where Spark asks for executors by
+    nothing but what waits: standing tasks wait for each other's slots, not for more."""
+    if is_local(context):
+        return runs_our_interpreter(context)
+    return not (encrypts(context) or grows(context))
