@@ -159,7 +159,7 @@ def test_room_is_left_by_what_is_half_removed_and_taken_from_nobody_else(tmp_pat
 def test_what_another_job_uses_of_one_that_was_taken_over_stays(tmp_path):
     jobs = [FoundJob(name, 1, finished(tmp_path, name), None, None) for name in ("used", "free")]
     use = begin_use(jobs[0].directory)
-    taken = [Taken(job, None, JobStorage(str(tmp_path), job.job_id, "", retain=60.0)) for job in jobs]
+    taken = [Taken(job, None, JobStorage(str(tmp_path), job.job_id, "", retain=60.0), None) for job in jobs]
     CorrectedJob(None, taken).leave(finished=True)
     assert [job.directory.exists() for job in jobs] == [True, False]
     assert use is not None

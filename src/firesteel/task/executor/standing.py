@@ -29,7 +29,7 @@ CONNECT_SECONDS = 10.0
 
 
 class Address(Protocol):
-    """Where the driver listens. Picklable."""
+    """The place where the driver listens. Picklable."""
 
     def connect(self) -> Connection:
         """Raises OSError where nobody listens, or not the one who told this address."""
