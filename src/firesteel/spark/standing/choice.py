@@ -1,4 +1,4 @@
-"""Whether a job has standing tasks, and how these reach its driver."""
+"""The choice whether a job has standing tasks, and how these reach its driver."""
 
 from __future__ import annotations
 

@@ -88,6 +88,6 @@ def encrypts(context: Any) -> bool:
 
 
 def tcp_door(context: Any) -> TcpDoor:
-    """Where Spark's own executors reach the driver, on a port of its own. Raises OSError."""
+    """Open where Spark's own executors reach the driver, on a port of its own. Raises OSError."""
     host = str(setting(context, "spark.driver.host"))
     return TcpDoor(str(setting(context, "spark.driver.bindAddress") or host), host)

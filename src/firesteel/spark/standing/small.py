@@ -187,7 +187,7 @@ class SmallStandingTasks:
         return found
 
     def executors_gone(self, gone: Mapping[str, str]) -> None:
-        """What ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
+        """Tells that what ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
         with self._changed:
             for member in self._members.values():
                 if member.greeting is not None and Place.decode(member.greeting.node).executor in gone:
