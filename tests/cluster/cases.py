@@ -5,6 +5,7 @@ Tasks that ``hold`` make a file whose name says where they are, and wait for ano
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
 import json
 import os
@@ -32,6 +33,7 @@ from firesteel.spark.driver.runtime import submit
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
 from firesteel.spark.slots.session_account import forget_blocked_nodes
+from firesteel.spark.standing import choice, doors, small
 from firesteel.spark.storage.cleaning import late
 from runtime_support import collected, left_behind, options, two_steps
 
@@ -244,6 +246,34 @@ def case_merged(spark, folder):
         "merged": [d["result"] for d in records.decisions("merged")],
         "left": left_behind(folder),
     }
+
+
+def case_standing(spark, folder):
+    """A job of small subtasks, one whose executors cannot reach its driver, and one after that."""
+    answer = {}
+    for name in ("reached", "unreached", "later"):
+        own = folder / name
+        own.mkdir()
+        if name == "unreached":
+            real = choice.tcp_door
+            choice.tcp_door = closed_door
+        values, records = run(spark, own, two_steps(splits=30, rows=10, parallelism=3))
+        answer[name] = {
+            "right": values == list(range(300)),
+            "results": [d["result"] for d in records.decisions("deployment")],
+            "failed": [a for a in records.attempts() if "FAILED" in a["states"]],
+            "left": left_behind(own),
+        }
+    choice.tcp_door = real
+    small._unreached.clear()
+    return answer
+
+
+def closed_door(context):
+    """A door that nobody can find: its port is another one's, who hangs up."""
+    door = doors.tcp_door(context)
+    door.address = dataclasses.replace(door.address, port=1)
+    return door
 
 
 def case_rated(spark, folder, rate, rows):

@@ -51,6 +51,18 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     assert answer["left"] == []
 
 
+def test_small_executions_share_standing_tasks_of_all_executors_or_are_spark_jobs_where_these_cannot_connect(
+    session, tmp_path
+):
+    answer = session.run("standing", tmp_path)
+    for name in ("reached", "unreached", "later"):
+        assert answer[name]["right"]
+        assert answer[name]["failed"] == answer[name]["left"] == []
+    assert answer["reached"]["results"] == ["standing tasks"] * 2
+    assert answer["unreached"]["results"] == ["standing tasks", "Spark job"], "the next batch does not even try"
+    assert answer["later"]["results"] == [], "nor does the next job"
+
+
 @pytest.mark.full
 def test_executors_share_the_rate_of_a_step_that_calls_a_service(session, tmp_path):
     rate, rows = 100, 1_500
