@@ -15,7 +15,7 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver import channel
 from firesteel.spark.driver.runtime import submit
-from firesteel.spark.standing import doors, small
+from firesteel.spark.standing import choice, doors, small
 from runtime_support import DiesBeside, Numbers, Seen, collected, left_behind, options, two_steps
 
 OFF = {"firesteel__standing-tasks": False}
@@ -63,6 +63,17 @@ def test_small_executions_share_spark_tasks_and_seem_to_have_their_own(session, 
         assert [record.result for record in told(seen)] == ["standing tasks"] * 2
         assert sorted(run.ran_standing) == [0, 1], "their pages lead to the stages of these Spark jobs"
         assert all(tag.startswith(f"firesteel-{run.job_id}-standing-") for tag in run.ran_standing.values())
+
+
+@pytest.mark.parametrize("splits", [2, 6])
+def test_where_spark_would_start_executors_for_a_step_it_is_asked_to(session, tmp_path, monkeypatch, splits):
+    """Two slots are there."""
+    monkeypatch.setattr(choice, "grows", lambda context: True)
+    seen = Seen()
+    job = two_steps(splits=splits, rows=10, parallelism=2)
+    assert values(submit(job, session, options(tmp_path), [seen]).result()) == list(range(10 * splits))
+    expected = {2: [0, 1], 6: [1]}[splits]
+    assert [record.vertex for record in told(seen)] == expected
 
 
 @dataclass(frozen=True)

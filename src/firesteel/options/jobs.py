@@ -270,7 +270,7 @@ STANDING_TASKS = _register(
         "firesteel.standing-tasks",
         parse_bool,
         True,
-        "Run small subtasks one after another in Spark tasks that stay for a moment (standing tasks), in the place of a Spark job for each step and a Spark task for each subtask. Not in jobs with speculative execution, nor in slot sharing groups with resources, nor on clusters with dynamic allocation or encryption.",
+        "Run small subtasks one after another in Spark tasks that stay for a moment (standing tasks), in the place of a Spark job for each step and a Spark task for each subtask. Not in jobs with speculative execution, nor in slot sharing groups with resources, nor on clusters that encrypt; with dynamic allocation only as many as there are slots.",
     )
 )
 STANDING_TASKS_MAX_INPUT = _register(

@@ -33,6 +33,7 @@ def standing_tasks(
         job_id,
         job_name,
         slots=slots,
+        grows=grows(context),
         max_input=options[STANDING_TASKS_MAX_INPUT],
         own_workers=own_workers(context),
         open_door=UnixDoor if local else partial(tcp_door, context),
@@ -41,8 +42,5 @@ def standing_tasks(
 
 
 def _reached(context: Any) -> bool:
-    """On a local master, by its own interpreter. On a cluster, where what is said may be read on the way, and where Spark asks for executors by
-    nothing but what waits: standing tasks wait for each other's slots, not for more."""
-    if is_local(context):
-        return runs_our_interpreter(context)
-    return not (encrypts(context) or grows(context))
+    """On a local master, by its own interpreter; on a cluster, where what is said may be read on the way."""
+    return runs_our_interpreter(context) if is_local(context) else not encrypts(context)

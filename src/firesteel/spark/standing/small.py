@@ -51,14 +51,16 @@ _unreached: set[str] = set()
 
 @dataclass(frozen=True)
 class SmallStanding:
-    """``slots`` of the session; ``max_input``: plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the
-    Spark job whose standing task was given an execution of it last; kept up to date."""
+    """``slots`` of the session; ``grows``: Spark asks for more executors where Spark jobs wait for slots, which executions here do not. ``max_input``:
+    plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the Spark job whose standing task was given an
+    execution of it last; kept up to date."""
 
     context: Any
     job: Blob
     job_id: str
     name: str
     slots: Slots
+    grows: bool
     max_input: int
     own_workers: OwnWorkers
     open_door: Callable[[], Door]
@@ -93,10 +95,12 @@ class SmallStandingTasks:
     # --- in the job's thread ---------------------------------------------------------------------------------
 
     def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
-        if self._is_off or not reads_little(batch.deploys, code, self._in.max_input) or not self._has_crew():
+        if self._is_off or not reads_little(batch.deploys, code, self._in.max_input):
+            return None
+        self._in.slots.look()
+        if self._wants_more(batch) or not self._has_crew():
             return None
         batch.standing = True
-        self._in.slots.look()
         with self._changed:
             self._waiting.add(Work(batch, code, self._now()))
             self._changed.notify_all()
@@ -381,6 +385,11 @@ class SmallStandingTasks:
             )
             self._report(NotTaken(work.batch, work.code, decision))
         self._waiting.give_up(None)
+
+    def _wants_more(self, batch: Batch) -> bool:
+        """True where Spark would start executors for the batch if that was a Spark job."""
+        with self._changed:
+            return self._in.grows and len(self._waiting) + len(batch.subtasks) > self._in.slots.count
 
     def _has_crew(self) -> bool:
         if self._crew is None:
