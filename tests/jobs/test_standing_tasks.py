@@ -10,12 +10,14 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaGateway
 
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver import channel
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.standing import choice, doors, small
+from firesteel.task.executor.standing import UnixAddress
 from runtime_support import DiesBeside, Numbers, Seen, collected, left_behind, options, two_steps
 
 OFF = {"firesteel__standing-tasks": False}
@@ -74,6 +76,58 @@ def test_where_spark_would_start_executors_for_a_step_it_is_asked_to(session, tm
     assert values(submit(job, session, options(tmp_path), [seen]).result()) == list(range(10 * splits))
     expected = {2: [0, 1], 6: [1]}[splits]
     assert [record.vertex for record in told(seen)] == expected
+
+
+def test_a_step_that_would_keep_too_many_busy_is_a_spark_job(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(small, "MOST", 1)
+    seen = Seen()
+    job = two_steps(splits=6, rows=10, parallelism=1)
+    assert values(submit(job, session, options(tmp_path), [seen]).result()) == ALL
+    assert [record.vertex for record in told(seen)] == [1]
+
+
+def test_threads_that_share_their_spark_properties_have_none(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(session.sparkContext, "_gateway", object.__new__(JavaGateway))
+    seen = Seen()
+    assert values(submit(two_steps(splits=6, rows=10), session, options(tmp_path), [seen]).result()) == ALL
+    assert told(seen) == []
+
+
+@dataclass(frozen=True)
+class OnlyTheFirst:
+    """One standing task reaches the driver, and no other."""
+
+    path: str
+    folder: str
+
+    def connect(self):
+        try:
+            os.close(os.open(Path(self.folder, "reached"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            raise ConnectionRefusedError from None
+        return UnixAddress(self.path).connect()
+
+
+def test_what_has_begun_where_only_some_can_connect_is_nobodys_failure(session, tmp_path, monkeypatch):
+    """Those that are there go on with it; what is left when they are gone is sent again."""
+
+    def door():
+        made = doors.UnixDoor()
+        made.address = OnlyTheFirst(made.address.path, str(tmp_path))
+        return made
+
+    def slow(batches):
+        time.sleep(0.05)
+        yield from batches
+
+    monkeypatch.setattr(choice, "UnixDoor", door)
+    monkeypatch.setattr(small, "_unreached", set())
+    monkeypatch.setattr(small, "WORKING_SECONDS", 0.1)
+    seen = Seen()
+    given = options(tmp_path, **{"restart-strategy__fixed-delay__attempts": 0})
+    outcome = submit(two_steps(splits=2, rows=30, fn=slow, parallelism=30), session, given, [seen]).result()
+    assert values(outcome) == ALL
+    assert session.sparkContext.applicationId in small._unreached
 
 
 @dataclass(frozen=True)
@@ -157,6 +211,8 @@ def test_without_a_socket_batches_are_spark_jobs(session, tmp_path, monkeypatch)
 
 
 def test_batches_whose_standing_tasks_never_come_are_spark_jobs(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(small, "_unreached", set())
+
     def unreachable(**given):
         listener = Listener(**given)
         Path(listener.address).unlink()

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from firesteel.spark.standing import doors
 from firesteel.spark.standing.doors import TcpDoor, UnixDoor, encrypts
 from firesteel.task.executor import standing
 
@@ -78,6 +79,34 @@ def test_a_stranger_is_not_heard():
     thread.join()
     assert isinstance(said[1], (EOFError, OSError, ProcessError))
     door.close()
+
+
+def test_a_stranger_who_says_nothing_is_sent_away(monkeypatch):
+    monkeypatch.setattr(doors, "UNCHECKED_SECONDS", 0.05)
+    door, said = TcpDoor("127.0.0.1", "127.0.0.1"), []
+    thread = answering(door, said)
+    with socket.create_connection((door.address.host, door.address.port)):
+        thread.join(60)
+        assert isinstance(said[0], OSError)
+    door.close()
+
+
+def test_one_of_ours_may_be_silent_afterwards(monkeypatch):
+    monkeypatch.setattr(doors, "UNCHECKED_SECONDS", 0.05)
+    door, said = TcpDoor("127.0.0.1", "127.0.0.1"), []
+    thread = answering(door, said)
+    with door.address.connect() as connection:
+        thread.join(0.2)
+        connection.send("hello")
+        thread.join(60)
+    door.close()
+    assert said == ["hello"]
+
+
+def test_its_secret_is_not_printed():
+    door = TcpDoor("127.0.0.1", "127.0.0.1")
+    door.close()
+    assert "secret" not in repr(door.address)
 
 
 def test_another_who_listens_at_its_port_is_not_the_driver():

@@ -18,7 +18,7 @@ from firesteel.spark.driver.batch import Batch, Execution
 from firesteel.spark.driver.spark_errors import WITHOUT_A_WORD, GivenUp, TaskEnd, read_error, read_task_error
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus, SparkTask
-from firesteel.spark.standing.tasks import EndedEarlyError, TurnLost
+from firesteel.spark.standing.tasks import EndedEarlyError, TurnLost, UnreachedError
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.messages import FailedMessage
 from firesteel.task.executor.place import Place
@@ -96,6 +96,9 @@ class PostMortem:
 
     def of_batch(self, batch: Batch, error: BaseException | None) -> Iterator[ev.Event]:
         """Yields the launches of its open executions that ran, the failure of the one that is to blame, and the end of the others with it."""
+        if isinstance(error, UnreachedError):
+            yield from self._given_back(batch, error)
+            return
         given_up = WITHOUT_A_WORD if error is None else read_error(error)
         runs = [] if given_up.fatal else self._runs(batch.own_tag, given_up.stage_attempt)
         remaining, culprit = batch.remaining(), self._culprit(batch, given_up, runs)
@@ -113,6 +116,14 @@ class PostMortem:
                         cause=own,
                         counted=own is cause,
                     )
+
+    def _given_back(self, batch: Batch, error: UnreachedError) -> Iterator[ev.Event]:
+        """Nobody is to blame for what never ran."""
+        cause = ev.FailureCause(ev.FailureKind.WORKER, str(error))
+        for vertex, subtasks, attempts in batch.remaining():
+            yield ev.ExecutionsFailed(
+                at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause, counted=False
+            )
 
     def _culprit(self, batch: Batch, given_up: GivenUp, runs: Sequence[SparkTask]) -> Execution:
         """One execution of the task that Spark blames; of a fused task the first one."""

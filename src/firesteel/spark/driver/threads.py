@@ -33,10 +33,18 @@ def local_properties(context: Any) -> Callable[[], None]:
     """
     from py4j.clientserver import ClientServer
 
-    if not isinstance(context._gateway, ClientServer):  # all threads are one to the JVM
+    if not isinstance(context._gateway, ClientServer):  # see pins_threads
         return lambda: None
     properties = context._jsc.sc().getLocalProperties().clone()
     return lambda: context._jsc.sc().setLocalProperties(properties.clone())
+
+
+def pins_threads(context: Any) -> bool:
+    """False where all threads are one to the JVM, or each call is made by any of its threads: what one sets for itself another one has."""
+    from py4j.clientserver import ClientServer
+    from py4j.java_gateway import JavaGateway
+
+    return isinstance(context._gateway, ClientServer) or not isinstance(context._gateway, JavaGateway)
 
 
 def cancel_jobs(context: Any, tag: str, ended: threading.Event) -> None:

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 from firesteel.options import STANDING_TASKS, STANDING_TASKS_MAX_INPUT, Options
+from firesteel.spark.driver.threads import pins_threads
+from firesteel.spark.placement.pools import is_fair
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import runs_our_interpreter
 from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
@@ -21,9 +23,10 @@ WORKER_REUSE = "spark.python.worker.reuse"
 def standing_tasks(
     context: Any, options: Options, job: Blob, job_id: str, job_name: str, *, ran: dict[int, str]
 ) -> Standing:
-    """None where it is off, where a process must not serve two tasks, or where :func:`_reached` says so. ``ran``: see :class:`SmallStanding`."""
+    """None where it is off, where a process must not serve two tasks, where threads have no Spark properties of their own, or where :func:`_reached` says
+    so. ``ran``: see :class:`SmallStanding`."""
     kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
-    if not (options[STANDING_TASKS] and kept and _reached(context)):
+    if not (options[STANDING_TASKS] and kept and pins_threads(context) and _reached(context)):
         return NO_STANDING_TASKS
     local = is_local(context)
     slots: Slots = FixedSlots(local_slots(context)) if local else ExecutorsSlots(context)
@@ -34,6 +37,7 @@ def standing_tasks(
         job_name,
         slots=slots,
         grows=grows(context),
+        is_fair=is_fair(context),
         max_input=options[STANDING_TASKS_MAX_INPUT],
         own_workers=own_workers(context),
         open_door=UnixDoor if local else partial(tcp_door, context),

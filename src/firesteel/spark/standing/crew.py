@@ -60,6 +60,11 @@ class Member:
     ended: threading.Event = field(default_factory=threading.Event)
 
     @property
+    def task(self) -> int:
+        """Spark's id of its last task that has connected; later ones have greater numbers. -1: none has."""
+        return self.dead if self.greeting is None else self.greeting.task
+
+    @property
     def seconds(self) -> float:
         """Since Spark was asked for it."""
         return time.monotonic() - self.asked

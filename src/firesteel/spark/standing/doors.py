@@ -6,8 +6,10 @@ The secret travels as the job's code does. What is said through a TCP port is no
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
+import struct
 from contextlib import suppress
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, Protocol
@@ -17,7 +19,15 @@ from firesteel.task.executor.standing import Address, TcpAddress, UnixAddress, c
 
 BACKLOG = 128
 SECRET_BYTES = 32
-ENCRYPTING = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+UNCHECKED_SECONDS = 10.0
+"""Whoever comes and does not say a word for so long is sent away."""
+ENCRYPTING = (
+    "spark.network.crypto.enabled",
+    "spark.ssl.enabled",
+    "spark.ssl.rpc.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.network.sasl.serverAlwaysEncrypt",
+)
 
 
 class Door(Protocol):
@@ -73,13 +83,25 @@ class TcpDoor:
         return connected(self._socket.accept()[0])
 
     def check(self, connection: Connection) -> None:
+        _wait_at_most(connection, UNCHECKED_SECONDS)
         deliver_challenge(connection, self._secret)
         answer_challenge(connection, self._secret)
+        _wait_at_most(connection, 0)
 
     def close(self) -> None:
         with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes on Linux, without a descriptor
+        with suppress(OSError):
             socket.create_connection(self._socket.getsockname()[:2]).close()
         self._socket.close()
+
+
+def _wait_at_most(connection: Connection, seconds: float) -> None:
+    """For what is read and written. 0: for ever."""
+    told = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, limit, told)
 
 
 def encrypts(context: Any) -> bool:

@@ -9,6 +9,7 @@ do, so that Spark can share its slots among pools and jobs as ever.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +29,7 @@ from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.crew import Crew, Member
 from firesteel.spark.standing.doors import Door
 from firesteel.spark.standing.slots import Slots
-from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost
+from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost, UnreachedError
 from firesteel.spark.standing.work import Turn, Waiting, Work
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.place import Place
@@ -42,6 +43,8 @@ PATIENCE_SECONDS = 0.02
 WORKING_SECONDS = 0.5
 """After so long a task goes although something waits; the next one is asked for RELIEF_SECONDS before."""
 RELIEF_SECONDS = 0.06
+MOST = 100
+"""A standing task costs its driver two threads and two file descriptors. What would keep more of them busy is a Spark job."""
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -51,7 +54,8 @@ _unreached: set[str] = set()
 
 @dataclass(frozen=True)
 class SmallStanding:
-    """``slots`` of the session; ``grows``: Spark asks for more executors where Spark jobs wait for slots, which executions here do not. ``max_input``:
+    """``slots`` of the session; ``grows``: Spark asks for more executors where Spark jobs wait for slots, which executions here do not. ``is_fair``: it
+    shares slots among pools; else who comes later waits. ``max_input``:
     plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the Spark job whose standing task was given an
     execution of it last; kept up to date."""
 
@@ -61,6 +65,7 @@ class SmallStanding:
     name: str
     slots: Slots
     grows: bool
+    is_fair: bool
     max_input: int
     own_workers: OwnWorkers
     open_door: Callable[[], Door]
@@ -156,6 +161,10 @@ class SmallStandingTasks:
 
     def fire(self) -> None:
         with self._changed:
+            waits = bool(self._waiting)
+        if waits:
+            self._in.slots.look()
+        with self._changed:
             if self._short() and self._patient_until() <= self._now():
                 self._ask_for(self._short())
 
@@ -194,8 +203,11 @@ class SmallStandingTasks:
         """Tells that what ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
         with self._changed:
             for member in self._members.values():
+                turn = member.turn
+                if turn is not None and member.doomed and turn.work.batch.exclusive:
+                    continue  # nothing but the end of its connection tells that it is surely gone
                 if member.greeting is not None and Place.decode(member.greeting.node).executor in gone:
-                    self._lose(member)  # its connection may not end for hours
+                    self._lose(member)  # its connection may not end for minutes
                 turn, where = member.lost, Place.decode(member.node).executor
                 if turn is None or where not in gone or turn.work.batch.exclusive:
                     continue
@@ -208,7 +220,7 @@ class SmallStandingTasks:
     def _serve(self, connection: Connection, greeting: Greeting) -> None:
         with self._changed:
             member = self._members.get(greeting.number)
-            if member is None or self._closed or member.doomed:
+            if member is None or self._closed or member.doomed or greeting.task < member.task:
                 return
             self._explain(member, None)  # it was started again
             if not member.met:
@@ -232,7 +244,7 @@ class SmallStandingTasks:
             idle_until = time.monotonic() + self._idle_seconds
             while not (self._closed or member.leaves or member.connection is not connection):
                 now = time.monotonic()
-                left = member.since + WORKING_SECONDS - now
+                left = member.since + WORKING_SECONDS - now if self._in.is_fair and not self._is_off else math.inf
                 if self._waiting and left > 0.0:
                     member.turn = self._waiting.take(time.time())
                     self._in.ran[member.turn.work.batch.deploys[0].vertex] = member.tag
@@ -339,6 +351,8 @@ class SmallStandingTasks:
 
     def _short(self) -> int:
         """Returns how many more could do something now, in the slots there are."""
+        if self._is_off:
+            return 0
         there = self._there()
         coming = sum(member.greeting is None for member in there)
         return max(0, min(self._in.slots.count - len(there), len(self._waiting) - coming))
@@ -365,16 +379,17 @@ class SmallStandingTasks:
                 return  # else its process lives yet
             self._explain(member, error or EndedEarlyError())
             self._members.pop(member.number, None)
-            if member.met:
+            if error is None and not member.met:
+                self._go_off()
+            elif error is not None and not member.met and not self._there():
+                self._waiting.give_up(error)  # Spark's error, and so that of the batches
+            elif self._is_off and not self._there():
+                self._waiting.give_up(UnreachedError())
+            elif member.met:
                 self._ask_for(self._short())
-            elif not self._there():
-                self._none_came(error)
 
-    def _none_came(self, error: BaseException | None) -> None:
-        """Spark has an error, which is the batches'; or their tasks cannot reach us: from now on batches are Spark jobs."""
-        if error is not None:
-            self._waiting.give_up(error)
-            return
+    def _go_off(self) -> None:
+        """Tasks cannot reach us, from some executors at least. From now on batches are Spark jobs; those of which something has begun are left to the members that are there."""
         self._is_off = True
         _unreached.add(self._in.context.applicationId)
         for work in self._waiting.hand_back():
@@ -384,12 +399,15 @@ class SmallStandingTasks:
                 deploy, "Spark job", "in a Spark job of its own, for standing tasks could not connect"
             )
             self._report(NotTaken(work.batch, work.code, decision))
-        self._waiting.give_up(None)
+        if not self._there():
+            self._waiting.give_up(UnreachedError())
 
     def _wants_more(self, batch: Batch) -> bool:
-        """True where Spark would start executors for the batch if that was a Spark job."""
+        """True where the batch would keep too many busy, or Spark would start executors for it if it was a Spark job."""
+        slots = self._in.slots.count
         with self._changed:
-            return self._in.grows and len(self._waiting) + len(batch.subtasks) > self._in.slots.count
+            wanted = len(self._waiting) + len(batch.subtasks)
+        return min(wanted, slots) > MOST or (self._in.grows and wanted > slots)
 
     def _has_crew(self) -> bool:
         if self._crew is None:

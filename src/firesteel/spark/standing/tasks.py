@@ -39,6 +39,13 @@ class EndedEarlyError(Exception):
     """A standing task has ended although nobody told it to, and Spark has nothing to say of it."""
 
 
+class UnreachedError(Exception):
+    """Executors could not connect to the driver, and nobody who could is left: the executions are to be Spark jobs."""
+
+    def __init__(self) -> None:
+        super().__init__("Executors could not connect to the driver, so it is sent again, in a Spark job.")
+
+
 class StandingTasks(Killing, Protocol):
     """Used by the job's thread, but for ``launches`` and ``executors_gone``."""
 

@@ -11,7 +11,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
@@ -50,7 +50,7 @@ class TcpAddress:
 
     host: str
     port: int
-    secret: bytes
+    secret: bytes = field(repr=False)
 
     def connect(self) -> Connection:
         connection = connected(socket.create_connection((self.host, self.port), CONNECT_SECONDS))
@@ -59,17 +59,25 @@ class TcpAddress:
                 raise EOFError("it says nothing")
             answer_challenge(connection, self.secret)
             deliver_challenge(connection, self.secret)
-        except (EOFError, AuthenticationError, ValueError) as error:
+        except (
+            EOFError,
+            AuthenticationError,
+            ValueError,
+            AssertionError,
+        ) as error:  # of another service's answers, too
             connection.close()
             raise ConnectionRefusedError(f"{self.host}:{self.port} is not the driver") from error
         return connection
 
 
 def connected(made: socket.socket) -> Connection:
-    """The connection of a TCP socket, whose small messages go at once, and whose other end is known to be gone some time after its machine is."""
+    """The connection of a TCP socket, whose small messages go at once, and whose other end is known to be gone some minutes after its machine is."""
     made.settimeout(None)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 8)):
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return Connection(made.detach())
 
 
@@ -112,7 +120,7 @@ class StandingTask:
                 connection = self.address.connect()
             except OSError:
                 continue
-            with connection, suppress(ConnectionError):
+            with connection, suppress(OSError):
                 self._serve(connection)
         return iter(())
 
@@ -145,7 +153,7 @@ def _next(connection: Connection) -> Order | None:
     """None: the driver wants no more of this task, or is gone."""
     try:
         order: Order = pickle.loads(connection.recv_bytes())
-    except (EOFError, ConnectionError):
+    except (EOFError, OSError):
         return None
     return order
 
