@@ -2,8 +2,8 @@
 
 A batch that goes this way has no Spark job of its own. Its executions wait here; whoever is free takes the next one, so it does not
 matter which of them takes long. A standing task holds a slot, as Spark sees it. One that has nothing to do gives it back soon: after
-some tenths of a second, or as the job sends Spark a batch for which slots lack; and one that has worked for a while gives it back although there is more to
-do, so that Spark can share its slots among pools and jobs as ever.
+some tenths of a second, or as the job sends Spark a batch for which slots lack; and where Spark shares its slots among pools, one that has worked
+for a while gives it back although there is more to do.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ RELIEF_SECONDS = 0.06
 MOST = 100
 """A standing task costs its driver two threads and two file descriptors. What would keep more of them busy is a Spark job."""
 _log = logging.getLogger("firesteel.spark")
-
-
 _unreached: set[str] = set()
 """Spark applications whose executors could not connect: they are not asked again."""
 
@@ -55,9 +53,8 @@ _unreached: set[str] = set()
 @dataclass(frozen=True)
 class SmallStanding:
     """``slots`` of the session; ``grows``: Spark asks for more executors where Spark jobs wait for slots, which executions here do not. ``is_fair``: it
-    shares slots among pools; else who comes later waits. ``max_input``:
-    plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to the tag of the Spark job whose standing task was given an
-    execution of it last; kept up to date."""
+    shares slots among pools; else who comes later waits. ``max_input``: plain bytes that a subtask may read. ``open_door`` raises OSError. ``ran``: vertex to
+    the tag of the Spark job whose standing task was given an execution of it last; kept up to date."""
 
     context: Any
     job: Blob
@@ -105,8 +102,10 @@ class SmallStandingTasks:
         self._in.slots.look()
         if self._wants_more(batch) or not self._has_crew():
             return None
-        batch.standing = True
         with self._changed:
+            if self._is_off:  # since a moment ago
+                return None
+            batch.standing = True
             self._waiting.add(Work(batch, code, self._now()))
             self._changed.notify_all()
         return self._decision(batch.deploys[0], "standing tasks", "in standing tasks, without a Spark job of its own")
@@ -355,7 +354,7 @@ class SmallStandingTasks:
             return 0
         there = self._there()
         coming = sum(member.greeting is None for member in there)
-        return max(0, min(self._in.slots.count - len(there), len(self._waiting) - coming))
+        return max(0, min(self._in.slots.count - len(there), MOST - len(there), len(self._waiting) - coming))
 
     def _ask_for(self, count: int) -> None:
         assert self._crew is not None
@@ -389,7 +388,8 @@ class SmallStandingTasks:
                 self._ask_for(self._short())
 
     def _go_off(self) -> None:
-        """Tasks cannot reach us, from some executors at least. From now on batches are Spark jobs; those of which something has begun are left to the members that are there."""
+        """Tasks cannot reach us, from some executors at least. From now on batches are Spark jobs; those of which something has begun are left to the
+        members that are there."""
         self._is_off = True
         _unreached.add(self._in.context.applicationId)
         for work in self._waiting.hand_back():
