@@ -10,7 +10,7 @@ FOLDERS = {
     "keyed": ("aggregates", "distinct", "heavy_keys", "sort", "partitioned", "memory", "requests", "fan_in"),
     "joins": ("joins", "star", "chains", "filtered", "ordered_joins"),
     "control_plane": ("scale", "detector", "digest", "slots", "waves", "mirrors", "page"),
-    "cluster": ("speculation", "recovery", "resources"),
+    "cluster": ("speculation", "recovery", "resources", "standing"),
     "streams": ("load", "rescale"),
     "functions": ("setup_once", "map_async"),
 }

@@ -15,9 +15,11 @@ SHAPES = ((990, 10), (10, 990))
 """Producers and consumers: 1,000 subtasks each."""
 
 
-def firesteel(producers: int, consumers: int) -> cases.Run:
+def firesteel(
+    producers: int, consumers: int, master: str = "local[*]", options: dict[str, Any] | None = None
+) -> cases.Run:
     """Every subtask reads or writes a few rows across an exchange by key."""
-    env = cases._environment({"max-parallelism": 1000})
+    env = cases._environment({"max-parallelism": 1000, **(options or {})}, master)
 
     def run() -> list[float]:
         sink = cases.ChecksumSink("v")
@@ -35,9 +37,9 @@ def pipeline(env: Any, producers: int, consumers: int) -> Any:
     return source.set_parallelism(producers).key_by("k").aggregate({"v": "sum"}).set_parallelism(consumers)
 
 
-def bare(producers: int, consumers: int) -> cases.Run:
+def bare(producers: int, consumers: int, master: str = "local[*]") -> cases.Run:
     """As many Python tasks that only end, as bare Spark jobs in a session with the same settings."""
-    env = cases._environment({})
+    env = cases._environment({}, master)
     context: Any = env.spark.sparkContext
 
     def task(items: Any) -> list[int]:
