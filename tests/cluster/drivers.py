@@ -89,7 +89,8 @@ def case_plain(folder: Path):
     answers["commits"] = len(sink.calls[-1][1])
     answers["executors"] = executors(context)
     probes = len(context.statusTracker().getJobIdsForGroup(None))
-    submit(two_steps(splits=1, rows=20), spark, options(folder)).result().close()
+    each_a_job = options(folder, **{"firesteel__standing-tasks": False})
+    submit(two_steps(splits=1, rows=20), spark, each_a_job).result().close()
     answers["jobs of a second run"] = len(context.statusTracker().getJobIdsForGroup(None)) - probes
     answers["left"] = left_behind(folder)
     spark.stop()
