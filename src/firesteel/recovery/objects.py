@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -23,6 +22,7 @@ import pyarrow.fs as pafs
 from firesteel.recovery.exclusive import ExclusivePut
 from firesteel.recovery.frames import MAGIC, DamagedLogError, frame, read
 from firesteel.recovery.log import ALIVE_SECONDS, FencedError
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.retry import retried
 from firesteel.scheduler.recovery.records import AnyLogRecord, encode_records
 
@@ -212,8 +212,7 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
             f"The log {directory.path} is damaged: of its {numbers[-1] + 1} objects {len(numbers)} are there."
         )
     places = [directory / _segment(number) for number in numbers]
-    with ThreadPoolExecutor(min(AT_ONCE, len(places))) as pool:
-        found = list(pool.map(ObjectPath.read_bytes, places))
+    found = mapped(ObjectPath.read_bytes, places, AT_ONCE)
     entries: list[list[AnyLogRecord]] = []
     for place, data in zip(places, found, strict=True):
         part = read(data, place.path)

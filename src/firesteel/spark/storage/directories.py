@@ -15,7 +15,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from firesteel.recovery.objects import AT_ONCE, ObjectPath
 from firesteel.recovery.places import LOG, MARK, SCRATCH, directory_name, job_and_epoch
 from firesteel.recovery.retention import BYTES, EPOCH, FINISHED, LINES, ORIGINS, RETAIN, is_kept, storage_clock
 from firesteel.recovery.uses import Use, begin_use, end_uses
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import open_location
 from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import retried
@@ -154,28 +154,31 @@ class JobStorage:
     def supersede(self, *, finished: bool) -> None:
         """Removes what jobs have left that had this one's place in the script; if this one did not finish either, only of those, and of those of the
         process that look like it, what is beyond the last few. Never raises."""
-        if self.place is None:
-            return
-        with suppress(OSError, pa.ArrowException, FiresteelError):
-            dead = [(mark, name) for mark, name in self._marks() if is_dead(mark) and FINISHED not in mark]
-            left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
-            last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
-            for _, name in last[0 if finished else MOST_KEPT - 1 :]:
-                self._remove(name, abandons=True)
+        if self.place is not None:
+            quietly(lambda: self._supersede(finished))
 
     def leave_room(self, most: int) -> None:
         """Removes results of this user's finished jobs that are of no more use beside this one's, and, of more than ``most`` bytes, those that were of use
         the longest time ago; never those that somebody uses. Never raises."""
-        with suppress(OSError, ValueError, pa.ArrowException, FiresteelError):
-            root = self.folder.parent
-            own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(root / name))
-            kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
-            for name in superseded(kept, self._name):
-                if self._frees(name):
-                    del kept[name]
-            if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
-                space = Space({name: root / name for name in kept})
-                space.shrink(most, self._frees)
+        quietly(lambda: self._leave_room(most))
+
+    def _supersede(self, finished: bool) -> None:
+        dead = [(mark, name) for mark, name in self._marks() if is_dead(mark) and FINISHED not in mark]
+        left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
+        last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
+        for _, name in last[0 if finished else MOST_KEPT - 1 :]:
+            self._remove(name, abandons=True)
+
+    def _leave_room(self, most: int) -> None:
+        root = self.folder.parent
+        own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(root / name))
+        kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
+        for name in superseded(kept, self._name):
+            if self._frees(name):
+                del kept[name]
+        if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
+            space = Space({name: root / name for name in kept})
+            space.shrink(most, self._frees)
 
     def _frees(self, directory: str) -> bool:
         """Removes it unless somebody uses it. False: it is there yet."""
@@ -321,11 +324,7 @@ def marks_in(fs: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
         with suppress(OSError, ValueError):  # being written or being removed just now
             return json.loads(_content(fs, f"{path}/{directory}{MARK}"))
 
-    if isinstance(fs, pafs.LocalFileSystem):
-        marks = map(read, directories)
-    else:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            marks = list(pool.map(read, directories))
+    marks = mapped(read, directories, 1 if isinstance(fs, pafs.LocalFileSystem) else AT_ONCE)
     for mark, directory in zip(marks, directories, strict=True):
         if isinstance(mark, dict):
             yield mark, directory
