@@ -23,7 +23,7 @@ from typing import Any
 from firesteel.recovery.frames import DamagedLogError, read
 from firesteel.recovery.objects import ObjectPath, end_log, first_segment, segments
 from firesteel.recovery.places import LOG, USES
-from firesteel.recovery.retention import EPOCH, mark_beside
+from firesteel.recovery.retention import EPOCH, read_mark
 from firesteel.results.storage.owner import is_dead, myself
 from firesteel.results.storage.retry import PAUSES, rest
 from firesteel.scheduler.recovery.records import DriverBegan
@@ -165,7 +165,7 @@ def end_leases(directory: ObjectPath, read: int | None = None) -> bool:
             return True
         since = found[remover.name] - LEASE_SECONDS
         held = any(at > since and not _is_over(name) for name, at in found.items())
-        number = None if held else _next(directory, since=since) if read is None else read
+        number = None if held else _next(directory, segments(directory / LOG), since=since) if read is None else read
         if number is not None and end_log(directory / LOG, number):
             source.remove()
             return True
@@ -188,23 +188,26 @@ def end_own(directory: ObjectPath, epoch: int) -> bool:
     found = segments(directory / LOG)
     if 0 not in found:  # there is no log, or it was ended
         return True
-    number = _next(directory, epoch)
+    number = _next(directory, found, epoch)
     return number is not None and end_log(directory / LOG, number)
 
 
 def is_own(directory: ObjectPath, epoch: int) -> bool:
-    """Returns whether no later driver than that of this epoch has marked the results. Raises OSError."""
-    return mark_beside(directory).get(EPOCH, 1) <= epoch
+    """Returns whether the driver of this epoch is the last one of the job yet, and nobody has ended its log. Raises OSError."""
+    found = segments(directory / LOG)
+    return 0 in found and _next(directory, found, epoch) is not None
 
 
-def _next(directory: ObjectPath, epoch: int | None = None, *, since: float = 0.0) -> int | None:
-    """The number of the log's next object. ``epoch``: of the driver that asks, if it has the job itself. None: another one has it, or may have.
+def _next(
+    directory: ObjectPath, found: Mapping[int, ObjectPath], epoch: int | None = None, *, since: float = 0.0
+) -> int | None:
+    """The number of the log's next object. ``found``: those that are there; ``epoch``: of the driver that asks, if it has the job itself. None: another one has it, or may have.
+    Raises OSError.
 
     A driver that takes a job over continues the log, marks the results as its own, and writes more, in this order. So while the log is looked at before the mark, one that has done
     no more than the first is seen at the log's last object, if that was not written before ``since``: so long nobody takes.
     """
-    found = segments(directory / LOG)
-    mark = mark_beside(directory)
+    mark = read_mark(directory)
     marked = mark.get(EPOCH, 1)
     if mark and (not _says_dead(mark) if epoch is None else marked > epoch):
         return None

@@ -32,8 +32,15 @@ EPOCH = "epoch"
 
 
 def mark_beside(directory: Path | ObjectPath) -> Mapping[str, Any]:
-    """The owner's mark of a job's directory; empty if it has none yet."""
-    with suppress(OSError, ValueError):
+    """The owner's mark of a job's directory; empty if it has none yet, or none that can be read."""
+    with suppress(OSError):
+        return read_mark(directory)
+    return {}
+
+
+def read_mark(directory: Path | ObjectPath) -> Mapping[str, Any]:
+    """As ``mark_beside``, for those who do something to what is nobody's. Raises OSError where the storage does not answer."""
+    with suppress(FileNotFoundError, ValueError):
         mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
         return mark if isinstance(mark, dict) else {}
     return {}

@@ -11,7 +11,7 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.recovery import leases
-from firesteel.recovery.leases import end_own
+from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import MARK
@@ -168,6 +168,30 @@ def test_a_job_whose_owner_lives_is_not_removed(root, marks):
     assert end_uses(job)
 
 
+@pytest.fixture
+def mute(monkeypatch):
+    """Called, it makes the store give no marks."""
+    read = ObjectPath.read_bytes
+
+    def unanswered(self):
+        if self.name.endswith(MARK):
+            raise OSError("no answer")
+        return read(self)
+
+    return lambda: monkeypatch.setattr(ObjectPath, "read_bytes", unanswered)
+
+
+def test_what_nobody_can_tell_the_owner_of_is_left_alone(root, mute):
+    job = ended(root)
+    mute()
+    before = names(job)
+    assert not end_uses(job)
+    for ask in (end_own, is_own):
+        with pytest.raises(OSError, match="no answer"):
+            ask(job, 1)
+    assert before <= names(job)
+
+
 # --- a job's storage -------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +218,23 @@ def test_what_a_parted_driver_does_at_its_end_is_not_done_to_its_successor(bucke
     assert (job / "d0-p0-a0-t1.fsr").is_file() and find_job(bucket, "j").log.epoch == 2
     new.remove()
     assert bucket.files_below() == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("told", ["by its log", "by nothing"])
+def test_a_parted_driver_marks_and_removes_nothing_that_may_be_its_successors(bucket, mute, told):
+    """The successor has only continued the log; or it is marked, and the old driver cannot read that."""
+    job, old = ended(bucket), storage(bucket)
+    old._mark()
+    taken = take_over(find_job(bucket, "j"))
+    if told == "by nothing":
+        storage(bucket, epoch=taken.epoch).claim()
+        mute()
+    marks, before = job.with_name(job.name + MARK), names(job)
+    mark = marks.fs.open_input_stream(marks.path).read()
+    assert old.keep() and marks.fs.open_input_stream(marks.path).read() == mark
+    old.remove()
+    assert names(job) == before
 
 
 @pytest.mark.full

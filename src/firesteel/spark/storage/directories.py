@@ -135,20 +135,25 @@ class JobStorage:
 
     def keep(self, *, finished: bool = False, bases: Collection[int] = ()) -> bool:
         """Leaves what there is when the job has ended: for a resume, or, if it has ``finished``, for other jobs. ``bases``: of the tokens that it has used
-        of others. False: nobody could use it. What another driver has by now is left to that one. Never raises."""
+        of others. False: nobody could use it. What another driver has by now, or may have, is left to that one. Never raises."""
         reusable = self.reusable
         retain = self.retain if not finished else reusable.retain if reusable is not None and reusable.lines else 0.0
         with suppress(FiresteelError, OSError):
             folder = self.folder
             if not retain or not (folder / LOG).is_dir():
                 return False
-            if isinstance(folder, ObjectPath) and not is_own(folder, self.epoch):
-                return True
             files = files_below(folder) if finished else {}
             size = {FINISHED: True, BYTES: sum(files.values())} if finished else {}
             origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
-            self._mark({RETAIN: retain, ENDED: True, **origins, **size})
+            if self._is_own(folder):
+                self._mark({RETAIN: retain, ENDED: True, **origins, **size})
             return True
+        return False
+
+    def _is_own(self, folder: Path | ObjectPath) -> bool:
+        """Returns whether no other driver has the job, for certain."""
+        with suppress(OSError):
+            return not isinstance(folder, ObjectPath) or is_own(folder, self.epoch)
         return False
 
     def supersede(self, *, finished: bool) -> None:
