@@ -82,9 +82,9 @@ class ObjectPath:
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
         """``pattern``: of a name in it, or of one and a plain name in that."""
         first, _, rest = pattern.partition("/")
-        for entry in self.iterdir():
-            if fnmatch.fnmatchcase(entry.name, first):
-                place = entry / rest if rest else entry
+        for info in self._infos():
+            if fnmatch.fnmatchcase(info.base_name, first) and not (rest and info.type is pafs.FileType.File):
+                place = self._of(info) / rest if rest else self._of(info)
                 if not rest or place.is_dir():
                     yield place
 

@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG, MARK, USES
+from firesteel.results.storage.owner import ENDED
 
 RETAIN = "retain"
 """The entry of an owner's mark: so many seconds after the last change of the job's log, or the last use of the results. Missing: nothing is kept."""
@@ -44,6 +45,13 @@ def read_mark(directory: Path | ObjectPath) -> Mapping[str, Any]:
         mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
         return mark if isinstance(mark, dict) else {}
     return {}
+
+
+def is_kept_by_mark(mark: Mapping[str, Any], written: float, now: Callable[[], float]) -> bool:
+    """Returns whether the mark alone, which its owner wrote last, says that the results are kept: they were of use no earlier. ``written``: when, by the storage's
+    clock; 0: not known. Raises OSError."""
+    retain = mark.get(RETAIN)
+    return bool(mark.get(ENDED)) and written > 0 and isinstance(retain, int | float) and written + retain > now()
 
 
 def is_kept(fs: Any, directory: str, mark: Mapping[str, Any], now: Callable[[], float] | None = None) -> bool:
