@@ -22,7 +22,7 @@ from typing import Any
 
 from firesteel.recovery.frames import DamagedLogError, read
 from firesteel.recovery.objects import ObjectPath, end_log, first_segment, segments
-from firesteel.recovery.places import LOG, USES
+from firesteel.recovery.places import LOG, REMOVER, USES
 from firesteel.recovery.retention import EPOCH, read_mark
 from firesteel.results.storage.owner import is_dead, myself
 from firesteel.results.storage.retry import PAUSES, rest
@@ -33,8 +33,6 @@ LEASE_SECONDS = 5 * RENEW_SECONDS
 """Since its last renewal a lease holds for so long."""
 _LAST = "last"
 """The object among the leases that was written when one of them was given back."""
-_REMOVER = "remover-"
-"""Begins the names of objects among the leases by which removers tell of themselves."""
 
 
 class Lease:
@@ -64,7 +62,7 @@ class _Held:
         if not self.renew():
             return False
         # In this order: what tells of a removal goes after what it removes first.
-        if not _is_being_removed(self._uses) and self._source.is_file():
+        if not _is_being_removed(self._place) and self._source.is_file():
             return True
         self._place.remove()
         return False
@@ -156,30 +154,39 @@ def begin_lease(directory: ObjectPath) -> Lease | None:
 def end_leases(directory: ObjectPath, read: int | None = None) -> bool:
     """From here on nobody can hold the results, nor go on with the job. ``read``: so many objects of the job's log were there when it was found that its results may go; None: they
     may where its owner's mark says that its driver is dead. False: somebody holds them, or goes on with the job."""
-    source, uses = first_segment(directory / LOG), directory / USES
-    remover = uses / f"{_REMOVER}{uuid.uuid4().hex}"
+    remover = directory / USES / f"{REMOVER}{uuid.uuid4().hex}"
     try:
-        source.copy_to(remover)
-        found = {place.name: place.changed for place in uses.iterdir()}
+        first_segment(directory / LOG).copy_to(remover)
+        return _end_leases(directory, remover, read)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _end_leases(directory: ObjectPath, remover: ObjectPath, read: int | None) -> bool:
+    """As ``end_leases``, once the remover has told of itself. Raises OSError."""
+    draws_back = True
+    try:
+        found = _leases_beside(remover)
         if remover.name not in found:  # somebody else has removed all of it
             return True
         since = found[remover.name] - LEASE_SECONDS
         held = any(at > since and not _is_over(name) for name, at in found.items())
         number = None if held else _next(directory, segments(directory / LOG), since=since) if read is None else read
-        if number is not None and end_log(directory / LOG, number):
-            source.remove()
-            return True
-        remover.remove()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        pass
-    return False
+        draws_back = number is None or not end_log(directory / LOG, number)
+        if not draws_back:
+            first_segment(directory / LOG).remove()
+        return not draws_back
+    finally:
+        if draws_back:  # also where the process is interrupted: nobody holds the results while it is there
+            with suppress(OSError):
+                remover.remove()
 
 
 def last_lease(directory: ObjectPath) -> float:
     """Returns when the results were last of use, by the store's clock, in seconds since 1970; 0: they are gone. Raises OSError."""
-    used = [place.changed for place in (directory / USES).iterdir() if not place.name.startswith(_REMOVER)]
+    used = [place.changed for place in (directory / USES).iterdir() if not place.name.startswith(REMOVER)]
     return max(used or (place.changed for place in (directory / LOG).iterdir()), default=0.0)
 
 
@@ -234,7 +241,7 @@ def _scope(host: str) -> str:
 
 def _is_over(name: str) -> bool:
     """Returns whether the object is not a lease, or is that of a process which is no more, for certain."""
-    if name == _LAST or name.startswith(_REMOVER):
+    if name == _LAST or name.startswith(REMOVER):
         return True
     scope, pid, started, _ = name.split("-")
     host = myself()["host"]
@@ -249,11 +256,19 @@ def _epochs(segment: ObjectPath) -> list[int]:
     return []
 
 
-def _is_being_removed(uses: ObjectPath) -> bool:
-    """A remover draws back where somebody else holds the results, so it is given a moment."""
+def _leases_beside(place: ObjectPath) -> dict[str, float]:
+    """The names of all objects among the leases, with their times by the store's clock. Raises OSError."""
+    return {one.name: one.changed for one in place.parent.iterdir()}
+
+
+def _is_being_removed(lease: ObjectPath) -> bool:
+    """Returns whether a remover tells of itself beside the lease, which was begun just now, or all of it has gone. A remover draws back where somebody else
+    holds the results, so it is given a moment; one that has told for ``LEASE_SECONDS`` has died. Raises OSError."""
 
     def told() -> bool:
-        return any(place.name.startswith(_REMOVER) for place in uses.iterdir())
+        found = _leases_beside(lease)
+        since = found.get(lease.name, 0.0) - LEASE_SECONDS
+        return lease.name not in found or any(name.startswith(REMOVER) and at > since for name, at in found.items())
 
     for pause in PAUSES[:2]:
         if not told():

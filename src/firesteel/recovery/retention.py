@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import LOG, MARK, USES
+from firesteel.recovery.places import LOG, MARK, REMOVER, USES
 from firesteel.results.storage.owner import ENDED
 
 RETAIN = "retain"
@@ -79,7 +79,7 @@ def kept_seconds(
 
 
 def _written(fs: Any, log: str) -> list[float]:
-    """When each part of the log was written last."""
+    """When each part of the log, or each lease, was written last."""
     if isinstance(fs, pafs.LocalFileSystem):  # several times as fast: there may be a thousand jobs
         written: list[float] = []
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -88,7 +88,8 @@ def _written(fs: Any, log: str) -> list[float]:
                     written.append(part.stat().st_mtime)
         return written
     parts = fs.get_file_info(pafs.FileSelector(log, allow_not_found=True))
-    return [info.mtime.timestamp() for info in parts if info.mtime is not None]
+    told = (info for info in parts if not info.base_name.startswith(REMOVER))
+    return [info.mtime.timestamp() for info in told if info.mtime is not None]
 
 
 def storage_clock(fs: Any, directory: str) -> Callable[[], float]:

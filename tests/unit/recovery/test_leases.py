@@ -14,7 +14,7 @@ from firesteel.recovery import leases
 from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import MARK
+from firesteel.recovery.places import MARK, REMOVER
 from firesteel.recovery.retention import EPOCH, FINISHED, RETAIN, mark_beside
 from firesteel.recovery.takeover import end_job, find_job, take_over
 from firesteel.recovery.uses import begin_use, end_uses, last_use
@@ -129,6 +129,28 @@ def test_a_holder_waits_for_a_remover_that_draws_back(root, monkeypatch):
     come[0].end()
 
 
+def test_a_remover_that_was_interrupted_draws_back(root, monkeypatch):
+    job, before = ended(root), names(root)
+
+    def interrupted(log, number):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leases, "end_log", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        end_uses(job)
+    assert names(root) == before
+
+
+def test_a_remover_that_died_keeps_nobody_from_holding_the_results(root, monkeypatch):
+    job = ended(root)
+    (job / "used" / f"{REMOVER}1").write_bytes(b"")
+    monkeypatch.setattr(leases, "rest", lambda seconds: None)
+    assert begin_use(job) is None
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 1.0)
+    time.sleep(2.1)
+    assert begin_use(job) is not None
+
+
 def test_a_driver_that_has_just_taken_a_job_over_keeps_it(root):
     """It has not marked the results yet: their owner is said to be dead."""
     job = ended(root)
@@ -189,7 +211,7 @@ def test_what_nobody_can_tell_the_owner_of_is_left_alone(root, mute):
     for ask in (end_own, is_own):
         with pytest.raises(OSError, match="no answer"):
             ask(job, 1)
-    assert before <= names(job)
+    assert names(job) == before
 
 
 # --- a job's storage -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import MARK, directory_name
+from firesteel.recovery.places import MARK, REMOVER, directory_name
 from firesteel.recovery.retention import FINISHED, LINES, RETAIN
 from firesteel.recovery.takeover import JobsBelow
 from firesteel.results.storage.owner import ENDED, myself
@@ -56,6 +56,7 @@ def test_what_was_left_a_while_ago_is_not_asked_for_its_last_use(tmp_path, finis
         os.utime(job.with_name(job.name + MARK), (1.0, 1.0))
     os.utime(finished[0] / "log" / "s00000000.fsl", (1.0, 1.0))
     os.utime(finished[0] / "used" / "s00000000.fsl", (1.0, 1.0))
+    (finished[0] / "used" / f"{REMOVER}1").touch()  # of one that died
     fs.told.clear()
     assert storage.sweep() == ["j0"] and len(fs.told) == 1 + 2 * JOBS
 
