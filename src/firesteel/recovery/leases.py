@@ -99,9 +99,17 @@ class _Keeper:
     def keep(self, held: _Held) -> None:
         with self._changed:
             self._held.add(held)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="firesteel-leases", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = self._begun()
+
+    def _begun(self) -> threading.Thread | None:
+        """None: no thread can be started now, so a lease is over in a while unless another one is begun in time."""
+        thread = threading.Thread(target=self._work, name="firesteel-leases", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return None
+        return thread
 
     def end(self, held: _Held) -> None:
         with self._changed:

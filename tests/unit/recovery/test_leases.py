@@ -99,6 +99,32 @@ def test_a_lease_that_is_forgotten_is_given_back(root):
     assert end_uses(job)
 
 
+@pytest.fixture
+def keeper(monkeypatch):
+    """One that has held nothing yet."""
+    made = leases._Keeper()
+    monkeypatch.setattr(leases, "_keeper", made)
+    yield made
+    made.end_all()
+
+
+def test_a_lease_holds_though_no_thread_can_be_started(root, keeper, monkeypatch):
+    job = ended(root)
+
+    def unstarted(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leases.threading.Thread, "start", unstarted)
+        first = begin_use(job)
+    assert first is not None and keeper._thread is None and not end_uses(job)
+    second = begin_use(job)
+    assert keeper._thread.is_alive()
+    first.end()
+    second.end()
+    assert end_uses(job)
+
+
 def test_whoever_comes_while_results_are_removed_does_not_hold_them(root, monkeypatch):
     """The remover has looked, and is frozen before it removes anything."""
     job, come, end_log = ended(root), [], leases.end_log
