@@ -229,6 +229,11 @@ def claim(directory: ObjectPath, begin: int, words: Sequence[AnyLogRecord]) -> b
     return (directory / _segment(begin)).create(MAGIC + frame([encode_records(list(words))]))
 
 
+def disclaim(directory: ObjectPath, begin: int) -> None:
+    """Takes back what ``claim`` has put where the log had been removed just before. Raises OSError."""
+    (directory / _segment(begin)).remove()
+
+
 def end_log(directory: ObjectPath, number: int) -> bool:
     """Ends the log in the place of its next object: nobody continues it from here on. False: somebody has. Raises OSError."""
     return (directory / _segment(number)).create(MAGIC)

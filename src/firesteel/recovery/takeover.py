@@ -18,7 +18,7 @@ from firesteel.errors import UsageError
 from firesteel.recovery.files import LogContents, read_log
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
-from firesteel.recovery.objects import AT_ONCE, SEGMENTS, ObjectPath, claim, segments_in
+from firesteel.recovery.objects import AT_ONCE, SEGMENTS, ObjectPath, claim, disclaim, segments_in
 from firesteel.recovery.places import LOG, MARK, PREFIX, RUN, directory_name, job_and_epoch
 from firesteel.recovery.retention import FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
@@ -222,7 +222,7 @@ def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
 
 def take_over(job: FoundJob) -> FoundJob:
     """Makes the job this process's: renames its directory, or continues its log, and reads what counts of that. Raises UsageError where another
-    driver was faster, DamagedLogError, OSError."""
+    driver was faster, or has removed it, DamagedLogError, OSError."""
     epoch = _next_epoch(job)
     if isinstance(job.directory, ObjectPath):
         directory = job.directory
@@ -232,7 +232,16 @@ def take_over(job: FoundJob) -> FoundJob:
         is_ours = _renamed(job.directory, directory)
     if not is_ours:
         raise UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
-    return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header, job.told_origins)
+    log = read_log(directory / LOG)
+    if not log.entries:
+        if isinstance(directory, ObjectPath):
+            disclaim(directory / LOG, job.log.read[SEGMENTS])
+        raise removed_just_now(job)
+    return FoundJob(job.job_id, epoch, directory, log, job.header, job.told_origins)
+
+
+def removed_just_now(job: FoundJob) -> UsageError:
+    return UsageError(f"{job.label} was taken over by another driver, or removed, just now.")
 
 
 def end_job(job: FoundJob) -> FoundJob | None:

@@ -204,6 +204,17 @@ def test_nobody_goes_on_with_a_job_that_is_being_removed(root):
     assert not (job / "log" / "s00000000.fsl").is_file()
 
 
+def test_nobody_goes_on_with_a_job_that_has_just_been_removed(root):
+    """Nothing is left that would refuse the next object of its log."""
+    job = ended(root)
+    found = find_job(root, "j")
+    for place in job.files_below():
+        place.remove()
+    with pytest.raises(UsageError, match="or removed, just now"):
+        take_over(found)
+    assert names(job) == set()
+
+
 @pytest.mark.parametrize("marks", [True, False])
 def test_a_job_whose_owner_lives_is_not_removed(root, marks):
     """Without a mark it is nobody's."""
