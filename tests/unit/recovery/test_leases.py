@@ -13,14 +13,16 @@ from firesteel.errors import UsageError
 from firesteel.recovery import leases
 from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.log import FencedError
-from firesteel.recovery.objects import ObjectPath
+from firesteel.recovery.objects import ObjectPath, first_segment
 from firesteel.recovery.places import MARK, REMOVER
 from firesteel.recovery.retention import EPOCH, FINISHED, RETAIN, mark_beside
 from firesteel.recovery.takeover import end_job, find_job, take_over
 from firesteel.recovery.uses import begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
 from firesteel.scheduler.recovery.records import Alive, Ended
-from firesteel.spark.storage.directories import JobStorage
+from firesteel.spark.recovery.corrections import corrected
+from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.storage.directories import JobStorage, Place
 from takeover_kit import begun, entry, store_of
 
 
@@ -213,6 +215,42 @@ def test_nobody_goes_on_with_a_job_that_has_just_been_removed(root):
     with pytest.raises(UsageError, match="or removed, just now"):
         take_over(found)
     assert names(job) == set()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_job_that_is_removed_as_it_is_taken_over_is_not_gone_on_with(root, held, monkeypatch):
+    """Held before that, it is not removed."""
+    job, place = ended(root), Place("script", "process")
+    found = find_job(root, "j")
+
+    def while_it_is_removed(job):
+        end_uses(job.directory)
+        return take_over(job)
+
+    monkeypatch.setattr(corrected, "take_over", while_it_is_removed)
+    monkeypatch.setattr(corrected.JobStorage, "claim", lambda self: None)
+    if held:
+        taken, use = Taking(root, 60.0, place).take(found)
+        assert (taken.epoch, use is None) == (2, False)
+        return
+    monkeypatch.setattr(corrected, "begin_use", lambda directory, own: None)
+    with pytest.raises(UsageError, match="just now"):
+        Taking(root, 60.0, place).take(found)
+    assert not (job / "log" / "s00000000.fsl").is_file()
+
+
+def test_a_removal_between_the_take_and_a_look_at_it_is_seen(root, monkeypatch):
+    ended(root)
+
+    def taken(job):
+        found = take_over(job)
+        first_segment(job.directory / "log").remove()
+        return found
+
+    monkeypatch.setattr(corrected, "take_over", taken)
+    monkeypatch.setattr(corrected, "begin_use", lambda directory, own: None)
+    with pytest.raises(UsageError, match="or removed, just now"):
+        Taking(root, 60.0, Place("script", "process")).take(find_job(root, "j"))
 
 
 @pytest.mark.parametrize("marks", [True, False])
