@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 import uuid
 from collections import deque
@@ -31,6 +32,7 @@ from firesteel.scheduler.recovery.records import DriverBegan
 RENEW_SECONDS = 60.0
 LEASE_SECONDS = 5 * RENEW_SECONDS
 """Since its last renewal a lease holds for so long."""
+_LEASE = re.compile(r"(?P<scope>[0-9a-f]{16})-(?P<pid>\d+)-(?P<started>.*)-[0-9a-f]{32}")
 _LAST = "last"
 """The object among the leases that was written when one of them was given back."""
 
@@ -47,7 +49,7 @@ class Lease:
         _keeper.end(self._held)
 
     def __del__(self) -> None:
-        _keeper.dropped.append(self._held)  # no request is made, and no lock taken, wherever this is called
+        _keeper.drop(self._held)
 
 
 class _Held:
@@ -111,18 +113,27 @@ class _Keeper:
             return None
         return thread
 
+    def drop(self, held: _Held) -> None:
+        """Makes no request, and takes no lock, wherever it is called."""
+        if held in self._held:
+            self.dropped.append(held)
+
     def end(self, held: _Held) -> None:
-        with self._changed:
-            if held not in self._held:
-                return
-            self._held.remove(held)
-            self._changed.notify_all()
-            with suppress(OSError):
-                held.give_back()
+        with suppress(OSError):
+            self._end(held)
 
     def end_all(self) -> None:
-        for held in list(self._held):
-            self.end(held)
+        """As far as the store answers: the rest is over in a while."""
+        with suppress(OSError):
+            for held in list(self._held):
+                self._end(held)
+
+    def _end(self, held: _Held) -> None:
+        with self._changed:
+            if held in self._held:
+                self._held.remove(held)
+                self._changed.notify_all()
+                held.give_back()
 
     def renew_all(self) -> None:
         while self.dropped:
@@ -249,11 +260,13 @@ def _scope(host: str) -> str:
 
 def _is_over(name: str) -> bool:
     """Returns whether the object is not a lease, or is that of a process which is no more, for certain."""
-    if name == _LAST or name.startswith(REMOVER):
+    match = _LEASE.fullmatch(name)
+    if match is None:
         return True
-    scope, pid, started, _ = name.split("-")
     host = myself()["host"]
-    return scope == _scope(host) and is_dead({"host": host, "pid": int(pid), "started": started})
+    return match["scope"] == _scope(host) and is_dead(
+        {"host": host, "pid": int(match["pid"]), "started": match["started"]}
+    )
 
 
 def _epochs(segment: ObjectPath) -> list[int]:

@@ -127,6 +127,33 @@ def test_a_lease_holds_though_no_thread_can_be_started(root, keeper, monkeypatch
     assert end_uses(job)
 
 
+def test_a_lease_that_was_given_back_is_not_kept_in_mind(root, keeper):
+    use = begin_use(ended(root))
+    use.end()
+    del use
+    assert not keeper.dropped
+
+
+def test_what_is_not_a_lease_holds_nothing(root):
+    job = ended(root)
+    for name in ("notes.txt", "a-b-c-d", "1-2"):
+        (job / "used" / name).write_bytes(b"")
+    assert end_uses(job)
+
+
+def test_a_process_ends_though_the_store_does_not_answer(root, keeper, monkeypatch):
+    uses, asked = [begin_use(ended(root, name)) for name in ("one", "two", "three")], []
+
+    def unanswered(self, target):
+        asked.append(target)
+        raise OSError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectPath, "copy_to", unanswered)
+        keeper.end_all()
+    assert len(asked) == 1 and None not in uses
+
+
 def test_whoever_comes_while_results_are_removed_does_not_hold_them(root, monkeypatch):
     """The remover has looked, and is frozen before it removes anything."""
     job, come, end_log = ended(root), [], leases.end_log

@@ -165,6 +165,16 @@ def test_what_another_job_uses_of_one_that_was_taken_over_stays(tmp_path):
     assert use is not None
 
 
+def test_what_is_used_stays_also_where_the_root_is_a_url(tmp_path):
+    job = finished(tmp_path, "used", at=1.0)
+    mark = job.with_name(job.name + MARK)
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), RETAIN: 0.0}))
+    use, storage = begin_use(job), JobStorage(tmp_path.as_uri(), "new", "")
+    assert storage.sweep() == [] and job.exists()
+    use.end()
+    assert storage.sweep() == ["used"] and not job.exists()
+
+
 ENDS = """
 import atexit, sys
 import pyarrow.fs as pafs

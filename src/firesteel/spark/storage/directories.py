@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -29,7 +30,17 @@ from firesteel.recovery.exclusive import exclusive_put, refusal
 from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.objects import AT_ONCE, ObjectPath
 from firesteel.recovery.places import LOG, MARK, SCRATCH, directory_name, job_and_epoch
-from firesteel.recovery.retention import BYTES, EPOCH, FINISHED, LINES, ORIGINS, RETAIN, is_kept, is_kept_by_mark, storage_clock
+from firesteel.recovery.retention import (
+    BYTES,
+    EPOCH,
+    FINISHED,
+    LINES,
+    ORIGINS,
+    RETAIN,
+    is_kept,
+    is_kept_by_mark,
+    storage_clock,
+)
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import open_location
@@ -408,6 +419,8 @@ def kept_folder(root: str) -> Path | ObjectPath:
 
 def log_folder(root: str, filesystem: str | None = None) -> Path | ObjectPath | None:
     """As ``kept_folder``; None where no log can be."""
+    if filesystem is None and urlsplit(root).scheme == "file":
+        return Path(open_root(root)[1])
     has_none = filesystem is not None or ("://" in root and refusal(root))
     return None if has_none else kept_folder(root)
 
