@@ -173,6 +173,7 @@ def test_what_is_used_stays_also_where_the_root_is_a_url(tmp_path):
     assert storage.sweep() == [] and job.exists()
     use.end()
     assert storage.sweep() == ["used"] and not job.exists()
+    assert JobStorage(tmp_path.as_uri(), "new", "", epoch=2).folder == tmp_path / directory_name("new", 2)
 
 
 ENDS = """

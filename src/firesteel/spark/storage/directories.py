@@ -112,7 +112,7 @@ class JobStorage:
         self.place = place
         self.reusable = reusable
         self._filesystem = filesystem
-        self._name = directory_name(job_id, epoch if "://" not in root and filesystem is None else 1)
+        self._name = directory_name(job_id, epoch if ResultStore(root, filesystem).is_local else 1)
         self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
