@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import threading
 import uuid
 from collections import deque
@@ -22,8 +23,8 @@ from typing import Any
 
 from firesteel.recovery.frames import DamagedLogError, read
 from firesteel.recovery.objects import ObjectPath, end_log, first_segment, segments
-from firesteel.recovery.places import LOG, USES
-from firesteel.recovery.retention import EPOCH, mark_beside
+from firesteel.recovery.places import LOG, REMOVER, USES
+from firesteel.recovery.retention import EPOCH, read_mark
 from firesteel.results.storage.owner import is_dead, myself
 from firesteel.results.storage.retry import PAUSES, rest
 from firesteel.scheduler.recovery.records import DriverBegan
@@ -31,10 +32,9 @@ from firesteel.scheduler.recovery.records import DriverBegan
 RENEW_SECONDS = 60.0
 LEASE_SECONDS = 5 * RENEW_SECONDS
 """Since its last renewal a lease holds for so long."""
+_LEASE = re.compile(r"(?P<scope>[0-9a-f]{16})-(?P<pid>\d+)-(?P<started>.*)-[0-9a-f]{32}")
 _LAST = "last"
 """The object among the leases that was written when one of them was given back."""
-_REMOVER = "remover-"
-"""Begins the names of objects among the leases by which removers tell of themselves."""
 
 
 class Lease:
@@ -49,7 +49,7 @@ class Lease:
         _keeper.end(self._held)
 
     def __del__(self) -> None:
-        _keeper.dropped.append(self._held)  # no request is made, and no lock taken, wherever this is called
+        _keeper.drop(self._held)
 
 
 class _Held:
@@ -64,7 +64,7 @@ class _Held:
         if not self.renew():
             return False
         # In this order: what tells of a removal goes after what it removes first.
-        if not _is_being_removed(self._uses) and self._source.is_file():
+        if not _is_being_removed(self._place) and self._source.is_file():
             return True
         self._place.remove()
         return False
@@ -101,22 +101,39 @@ class _Keeper:
     def keep(self, held: _Held) -> None:
         with self._changed:
             self._held.add(held)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="firesteel-leases", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = self._begun()
+
+    def _begun(self) -> threading.Thread | None:
+        """None: no thread can be started now, so a lease is over in a while unless another one is begun in time."""
+        thread = threading.Thread(target=self._work, name="firesteel-leases", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return None
+        return thread
+
+    def drop(self, held: _Held) -> None:
+        """Makes no request, and takes no lock, wherever it is called."""
+        if held in self._held:
+            self.dropped.append(held)
 
     def end(self, held: _Held) -> None:
-        with self._changed:
-            if held not in self._held:
-                return
-            self._held.remove(held)
-            self._changed.notify_all()
-            with suppress(OSError):
-                held.give_back()
+        with suppress(OSError):
+            self._end(held)
 
     def end_all(self) -> None:
-        for held in list(self._held):
-            self.end(held)
+        """As far as the store answers: the rest is over in a while."""
+        with suppress(OSError):
+            for held in list(self._held):
+                self._end(held)
+
+    def _end(self, held: _Held) -> None:
+        with self._changed:
+            if held in self._held:
+                self._held.remove(held)
+                self._changed.notify_all()
+                held.give_back()
 
     def renew_all(self) -> None:
         while self.dropped:
@@ -156,30 +173,39 @@ def begin_lease(directory: ObjectPath) -> Lease | None:
 def end_leases(directory: ObjectPath, read: int | None = None) -> bool:
     """From here on nobody can hold the results, nor go on with the job. ``read``: so many objects of the job's log were there when it was found that its results may go; None: they
     may where its owner's mark says that its driver is dead. False: somebody holds them, or goes on with the job."""
-    source, uses = first_segment(directory / LOG), directory / USES
-    remover = uses / f"{_REMOVER}{uuid.uuid4().hex}"
+    remover = directory / USES / f"{REMOVER}{uuid.uuid4().hex}"
     try:
-        source.copy_to(remover)
-        found = {place.name: place.changed for place in uses.iterdir()}
+        first_segment(directory / LOG).copy_to(remover)
+        return _end_leases(directory, remover, read)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _end_leases(directory: ObjectPath, remover: ObjectPath, read: int | None) -> bool:
+    """As ``end_leases``, once the remover has told of itself. Raises OSError."""
+    draws_back = True
+    try:
+        found = _leases_beside(remover)
         if remover.name not in found:  # somebody else has removed all of it
             return True
         since = found[remover.name] - LEASE_SECONDS
         held = any(at > since and not _is_over(name) for name, at in found.items())
-        number = None if held else _next(directory, since=since) if read is None else read
-        if number is not None and end_log(directory / LOG, number):
-            source.remove()
-            return True
-        remover.remove()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        pass
-    return False
+        number = None if held else _next(directory, segments(directory / LOG), since=since) if read is None else read
+        draws_back = number is None or not end_log(directory / LOG, number)
+        if not draws_back:
+            first_segment(directory / LOG).remove()
+        return not draws_back
+    finally:
+        if draws_back:  # also where the process is interrupted: nobody holds the results while it is there
+            with suppress(OSError):
+                remover.remove()
 
 
 def last_lease(directory: ObjectPath) -> float:
     """Returns when the results were last of use, by the store's clock, in seconds since 1970; 0: they are gone. Raises OSError."""
-    used = [place.changed for place in (directory / USES).iterdir() if not place.name.startswith(_REMOVER)]
+    used = [place.changed for place in (directory / USES).iterdir() if not place.name.startswith(REMOVER)]
     return max(used or (place.changed for place in (directory / LOG).iterdir()), default=0.0)
 
 
@@ -188,23 +214,26 @@ def end_own(directory: ObjectPath, epoch: int) -> bool:
     found = segments(directory / LOG)
     if 0 not in found:  # there is no log, or it was ended
         return True
-    number = _next(directory, epoch)
+    number = _next(directory, found, epoch)
     return number is not None and end_log(directory / LOG, number)
 
 
 def is_own(directory: ObjectPath, epoch: int) -> bool:
-    """Returns whether no later driver than that of this epoch has marked the results. Raises OSError."""
-    return mark_beside(directory).get(EPOCH, 1) <= epoch
+    """Returns whether the driver of this epoch is the last one of the job yet, and nobody has ended its log. Raises OSError."""
+    found = segments(directory / LOG)
+    return 0 in found and _next(directory, found, epoch) is not None
 
 
-def _next(directory: ObjectPath, epoch: int | None = None, *, since: float = 0.0) -> int | None:
-    """The number of the log's next object. ``epoch``: of the driver that asks, if it has the job itself. None: another one has it, or may have.
+def _next(
+    directory: ObjectPath, found: Mapping[int, ObjectPath], epoch: int | None = None, *, since: float = 0.0
+) -> int | None:
+    """The number of the log's next object. ``found``: those that are there; ``epoch``: of the driver that asks, if it has the job itself. None: another one has it, or may have.
+    Raises OSError.
 
     A driver that takes a job over continues the log, marks the results as its own, and writes more, in this order. So while the log is looked at before the mark, one that has done
     no more than the first is seen at the log's last object, if that was not written before ``since``: so long nobody takes.
     """
-    found = segments(directory / LOG)
-    mark = mark_beside(directory)
+    mark = read_mark(directory)
     marked = mark.get(EPOCH, 1)
     if mark and (not _says_dead(mark) if epoch is None else marked > epoch):
         return None
@@ -231,11 +260,13 @@ def _scope(host: str) -> str:
 
 def _is_over(name: str) -> bool:
     """Returns whether the object is not a lease, or is that of a process which is no more, for certain."""
-    if name == _LAST or name.startswith(_REMOVER):
+    match = _LEASE.fullmatch(name)
+    if match is None:
         return True
-    scope, pid, started, _ = name.split("-")
     host = myself()["host"]
-    return scope == _scope(host) and is_dead({"host": host, "pid": int(pid), "started": started})
+    return match["scope"] == _scope(host) and is_dead(
+        {"host": host, "pid": int(match["pid"]), "started": match["started"]}
+    )
 
 
 def _epochs(segment: ObjectPath) -> list[int]:
@@ -246,11 +277,19 @@ def _epochs(segment: ObjectPath) -> list[int]:
     return []
 
 
-def _is_being_removed(uses: ObjectPath) -> bool:
-    """A remover draws back where somebody else holds the results, so it is given a moment."""
+def _leases_beside(place: ObjectPath) -> dict[str, float]:
+    """The names of all objects among the leases, with their times by the store's clock. Raises OSError."""
+    return {one.name: one.changed for one in place.parent.iterdir()}
+
+
+def _is_being_removed(lease: ObjectPath) -> bool:
+    """Returns whether a remover tells of itself beside the lease, which was begun just now, or all of it has gone. A remover draws back where somebody else
+    holds the results, so it is given a moment; one that has told for ``LEASE_SECONDS`` has died. Raises OSError."""
 
     def told() -> bool:
-        return any(place.name.startswith(_REMOVER) for place in uses.iterdir())
+        found = _leases_beside(lease)
+        since = found.get(lease.name, 0.0) - LEASE_SECONDS
+        return lease.name not in found or any(name.startswith(REMOVER) and at > since for name, at in found.items())
 
     for pause in PAUSES[:2]:
         if not told():

@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -23,6 +22,7 @@ import pyarrow.fs as pafs
 from firesteel.recovery.exclusive import ExclusivePut
 from firesteel.recovery.frames import MAGIC, DamagedLogError, frame, read
 from firesteel.recovery.log import ALIVE_SECONDS, FencedError
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.retry import retried
 from firesteel.scheduler.recovery.records import AnyLogRecord, encode_records
 
@@ -82,9 +82,9 @@ class ObjectPath:
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
         """``pattern``: of a name in it, or of one and a plain name in that."""
         first, _, rest = pattern.partition("/")
-        for entry in self.iterdir():
-            if fnmatch.fnmatchcase(entry.name, first):
-                place = entry / rest if rest else entry
+        for info in self._infos():
+            if fnmatch.fnmatchcase(info.base_name, first) and not (rest and info.type is pafs.FileType.File):
+                place = self._of(info) / rest if rest else self._of(info)
                 if not rest or place.is_dir():
                     yield place
 
@@ -212,8 +212,7 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
             f"The log {directory.path} is damaged: of its {numbers[-1] + 1} objects {len(numbers)} are there."
         )
     places = [directory / _segment(number) for number in numbers]
-    with ThreadPoolExecutor(min(AT_ONCE, len(places))) as pool:
-        found = list(pool.map(ObjectPath.read_bytes, places))
+    found = mapped(ObjectPath.read_bytes, places, AT_ONCE)
     entries: list[list[AnyLogRecord]] = []
     for place, data in zip(places, found, strict=True):
         part = read(data, place.path)
@@ -228,6 +227,11 @@ def read_segments(directory: ObjectPath) -> tuple[list[list[AnyLogRecord]], int]
 def claim(directory: ObjectPath, begin: int, words: Sequence[AnyLogRecord]) -> bool:
     """Continues the log by a driver's first words. False: another one was faster. Raises OSError."""
     return (directory / _segment(begin)).create(MAGIC + frame([encode_records(list(words))]))
+
+
+def disclaim(directory: ObjectPath, begin: int) -> None:
+    """Takes back what ``claim`` has put where the log had been removed just before. Raises OSError."""
+    (directory / _segment(begin)).remove()
 
 
 def end_log(directory: ObjectPath, number: int) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import LOG, MARK, USES
+from firesteel.recovery.places import LOG, MARK, REMOVER, USES
+from firesteel.results.storage.owner import ENDED
 
 RETAIN = "retain"
 """The entry of an owner's mark: so many seconds after the last change of the job's log, or the last use of the results. Missing: nothing is kept."""
@@ -32,11 +33,25 @@ EPOCH = "epoch"
 
 
 def mark_beside(directory: Path | ObjectPath) -> Mapping[str, Any]:
-    """The owner's mark of a job's directory; empty if it has none yet."""
-    with suppress(OSError, ValueError):
+    """The owner's mark of a job's directory; empty if it has none yet, or none that can be read."""
+    with suppress(OSError):
+        return read_mark(directory)
+    return {}
+
+
+def read_mark(directory: Path | ObjectPath) -> Mapping[str, Any]:
+    """As ``mark_beside``, for those who do something to what is nobody's. Raises OSError where the storage does not answer."""
+    with suppress(FileNotFoundError, ValueError):
         mark = json.loads(directory.with_name(directory.name + MARK).read_bytes())
         return mark if isinstance(mark, dict) else {}
     return {}
+
+
+def is_kept_by_mark(mark: Mapping[str, Any], written: float, now: Callable[[], float]) -> bool:
+    """Returns whether the mark alone, which its owner wrote last, says that the results are kept: they were of use no earlier. ``written``: when, by the storage's
+    clock; 0: not known. Raises OSError."""
+    retain = mark.get(RETAIN)
+    return bool(mark.get(ENDED)) and written > 0 and isinstance(retain, int | float) and written + retain > now()
 
 
 def is_kept(fs: Any, directory: str, mark: Mapping[str, Any], now: Callable[[], float] | None = None) -> bool:
@@ -64,7 +79,7 @@ def kept_seconds(
 
 
 def _written(fs: Any, log: str) -> list[float]:
-    """When each part of the log was written last."""
+    """When each part of the log, or each lease, was written last."""
     if isinstance(fs, pafs.LocalFileSystem):  # several times as fast: there may be a thousand jobs
         written: list[float] = []
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -73,7 +88,8 @@ def _written(fs: Any, log: str) -> list[float]:
                     written.append(part.stat().st_mtime)
         return written
     parts = fs.get_file_info(pafs.FileSelector(log, allow_not_found=True))
-    return [info.mtime.timestamp() for info in parts if info.mtime is not None]
+    told = (info for info in parts if not info.base_name.startswith(REMOVER))
+    return [info.mtime.timestamp() for info in told if info.mtime is not None]
 
 
 def storage_clock(fs: Any, directory: str) -> Callable[[], float]:

@@ -8,7 +8,7 @@ it is one put in the place of the rename (``objects``); there an old driver can 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +18,11 @@ from firesteel.errors import UsageError
 from firesteel.recovery.files import LogContents, read_log
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
-from firesteel.recovery.objects import SEGMENTS, ObjectPath, claim, segments_in
-from firesteel.recovery.places import LOG, RUN, directory_name, job_and_epoch
+from firesteel.recovery.objects import AT_ONCE, SEGMENTS, ObjectPath, claim, disclaim, segments_in
+from firesteel.recovery.places import LOG, MARK, PREFIX, RUN, directory_name, job_and_epoch
 from firesteel.recovery.retention import FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 
@@ -91,16 +92,29 @@ class JobsBelow:
 
     def __init__(self, root: Path | ObjectPath) -> None:
         self.root = root
+        self._finished: set[str] = set()
+        """Names of directories on an object store."""
         self._known: dict[str, tuple[object, list[FoundJob]]] = {}
         """By the name of the directory, which a driver that takes a job over changes, or else its log: the log's state before it was read, and the job."""
 
     def find(self) -> list[FoundJob]:
         """Returns those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
         found: list[FoundJob] = []
-        for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}"):
+        for directory in self._directories():
             with suppress(OSError, DamagedLogError):
-                found += self._read(log.parent)
+                found += self._read(directory)
         return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
+
+    def _directories(self) -> Sequence[Path | ObjectPath]:
+        """All with a log; on an object store, where each question is a request, all that may have one, and have not finished. Raises OSError."""
+        if isinstance(self.root, Path):
+            return [log.parent for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}")]
+        names = (entry.name for entry in self.root.iterdir())
+        jobs = [name for name in names if name.startswith(PREFIX) and not name.endswith(MARK)]
+        left = [self.root / name for name in jobs if name not in self._finished]
+        marks = mapped(mark_beside, left, AT_ONCE)
+        self._finished |= {place.name for place, mark in zip(left, marks, strict=True) if FINISHED in mark}
+        return [place for place in left if place.name not in self._finished]
 
     def _read(self, directory: Path | ObjectPath) -> list[FoundJob]:
         state = _state(directory)
@@ -208,7 +222,7 @@ def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
 
 def take_over(job: FoundJob) -> FoundJob:
     """Makes the job this process's: renames its directory, or continues its log, and reads what counts of that. Raises UsageError where another
-    driver was faster, DamagedLogError, OSError."""
+    driver was faster, or has removed it, DamagedLogError, OSError."""
     epoch = _next_epoch(job)
     if isinstance(job.directory, ObjectPath):
         directory = job.directory
@@ -218,7 +232,16 @@ def take_over(job: FoundJob) -> FoundJob:
         is_ours = _renamed(job.directory, directory)
     if not is_ours:
         raise UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
-    return FoundJob(job.job_id, epoch, directory, read_log(directory / LOG), job.header, job.told_origins)
+    log = read_log(directory / LOG)
+    if not log.entries:
+        if isinstance(directory, ObjectPath):
+            disclaim(directory / LOG, job.log.read[SEGMENTS])
+        raise removed_just_now(job)
+    return FoundJob(job.job_id, epoch, directory, log, job.header, job.told_origins)
+
+
+def removed_just_now(job: FoundJob) -> UsageError:
+    return UsageError(f"{job.label} was taken over by another driver, or removed, just now.")
 
 
 def end_job(job: FoundJob) -> FoundJob | None:

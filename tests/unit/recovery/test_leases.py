@@ -11,16 +11,18 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.recovery import leases
-from firesteel.recovery.leases import end_own
+from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.log import FencedError
-from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.places import MARK
+from firesteel.recovery.objects import ObjectPath, first_segment
+from firesteel.recovery.places import MARK, REMOVER
 from firesteel.recovery.retention import EPOCH, FINISHED, RETAIN, mark_beside
 from firesteel.recovery.takeover import end_job, find_job, take_over
 from firesteel.recovery.uses import begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
 from firesteel.scheduler.recovery.records import Alive, Ended
-from firesteel.spark.storage.directories import JobStorage
+from firesteel.spark.recovery.corrections import corrected
+from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.storage.directories import JobStorage, Place
 from takeover_kit import begun, entry, store_of
 
 
@@ -99,6 +101,59 @@ def test_a_lease_that_is_forgotten_is_given_back(root):
     assert end_uses(job)
 
 
+@pytest.fixture
+def keeper(monkeypatch):
+    """One that has held nothing yet."""
+    made = leases._Keeper()
+    monkeypatch.setattr(leases, "_keeper", made)
+    yield made
+    made.end_all()
+
+
+def test_a_lease_holds_though_no_thread_can_be_started(root, keeper, monkeypatch):
+    job = ended(root)
+
+    def unstarted(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leases.threading.Thread, "start", unstarted)
+        first = begin_use(job)
+    assert first is not None and keeper._thread is None and not end_uses(job)
+    second = begin_use(job)
+    assert keeper._thread.is_alive()
+    first.end()
+    second.end()
+    assert end_uses(job)
+
+
+def test_a_lease_that_was_given_back_is_not_kept_in_mind(root, keeper):
+    use = begin_use(ended(root))
+    use.end()
+    del use
+    assert not keeper.dropped
+
+
+def test_what_is_not_a_lease_holds_nothing(root):
+    job = ended(root)
+    for name in ("notes.txt", "a-b-c-d", "1-2"):
+        (job / "used" / name).write_bytes(b"")
+    assert end_uses(job)
+
+
+def test_a_process_ends_though_the_store_does_not_answer(root, keeper, monkeypatch):
+    uses, asked = [begin_use(ended(root, name)) for name in ("one", "two", "three")], []
+
+    def unanswered(self, target):
+        asked.append(target)
+        raise OSError("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectPath, "copy_to", unanswered)
+        keeper.end_all()
+    assert len(asked) == 1 and None not in uses
+
+
 def test_whoever_comes_while_results_are_removed_does_not_hold_them(root, monkeypatch):
     """The remover has looked, and is frozen before it removes anything."""
     job, come, end_log = ended(root), [], leases.end_log
@@ -129,6 +184,28 @@ def test_a_holder_waits_for_a_remover_that_draws_back(root, monkeypatch):
     come[0].end()
 
 
+def test_a_remover_that_was_interrupted_draws_back(root, monkeypatch):
+    job, before = ended(root), names(root)
+
+    def interrupted(log, number):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(leases, "end_log", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        end_uses(job)
+    assert names(root) == before
+
+
+def test_a_remover_that_died_keeps_nobody_from_holding_the_results(root, monkeypatch):
+    job = ended(root)
+    (job / "used" / f"{REMOVER}1").write_bytes(b"")
+    monkeypatch.setattr(leases, "rest", lambda seconds: None)
+    assert begin_use(job) is None
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 1.0)
+    time.sleep(2.1)
+    assert begin_use(job) is not None
+
+
 def test_a_driver_that_has_just_taken_a_job_over_keeps_it(root):
     """It has not marked the results yet: their owner is said to be dead."""
     job = ended(root)
@@ -156,6 +233,53 @@ def test_nobody_goes_on_with_a_job_that_is_being_removed(root):
     assert not (job / "log" / "s00000000.fsl").is_file()
 
 
+def test_nobody_goes_on_with_a_job_that_has_just_been_removed(root):
+    """Nothing is left that would refuse the next object of its log."""
+    job = ended(root)
+    found = find_job(root, "j")
+    for place in job.files_below():
+        place.remove()
+    with pytest.raises(UsageError, match="or removed, just now"):
+        take_over(found)
+    assert names(job) == set()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_job_that_is_removed_as_it_is_taken_over_is_not_gone_on_with(root, held, monkeypatch):
+    """Held before that, it is not removed."""
+    job, place = ended(root), Place("script", "process")
+    found = find_job(root, "j")
+
+    def while_it_is_removed(job):
+        end_uses(job.directory)
+        return take_over(job)
+
+    monkeypatch.setattr(corrected, "take_over", while_it_is_removed)
+    monkeypatch.setattr(corrected.JobStorage, "claim", lambda self: None)
+    if held:
+        taken, use = Taking(root, 60.0, place).take(found)
+        assert (taken.epoch, use is None) == (2, False)
+        return
+    monkeypatch.setattr(corrected, "begin_use", lambda directory, own: None)
+    with pytest.raises(UsageError, match="just now"):
+        Taking(root, 60.0, place).take(found)
+    assert not (job / "log" / "s00000000.fsl").is_file()
+
+
+def test_a_removal_between_the_take_and_a_look_at_it_is_seen(root, monkeypatch):
+    ended(root)
+
+    def taken(job):
+        found = take_over(job)
+        first_segment(job.directory / "log").remove()
+        return found
+
+    monkeypatch.setattr(corrected, "take_over", taken)
+    monkeypatch.setattr(corrected, "begin_use", lambda directory, own: None)
+    with pytest.raises(UsageError, match="or removed, just now"):
+        Taking(root, 60.0, Place("script", "process")).take(find_job(root, "j"))
+
+
 @pytest.mark.parametrize("marks", [True, False])
 def test_a_job_whose_owner_lives_is_not_removed(root, marks):
     """Without a mark it is nobody's."""
@@ -166,6 +290,30 @@ def test_a_job_whose_owner_lives_is_not_removed(root, marks):
     else:
         job.with_name(job.name + MARK).remove()
     assert end_uses(job)
+
+
+@pytest.fixture
+def mute(monkeypatch):
+    """Called, it makes the store give no marks."""
+    read = ObjectPath.read_bytes
+
+    def unanswered(self):
+        if self.name.endswith(MARK):
+            raise OSError("no answer")
+        return read(self)
+
+    return lambda: monkeypatch.setattr(ObjectPath, "read_bytes", unanswered)
+
+
+def test_what_nobody_can_tell_the_owner_of_is_left_alone(root, mute):
+    job = ended(root)
+    mute()
+    before = names(job)
+    assert not end_uses(job)
+    for ask in (end_own, is_own):
+        with pytest.raises(OSError, match="no answer"):
+            ask(job, 1)
+    assert names(job) == before
 
 
 # --- a job's storage -------------------------------------------------------------------------------------------------
@@ -194,6 +342,23 @@ def test_what_a_parted_driver_does_at_its_end_is_not_done_to_its_successor(bucke
     assert (job / "d0-p0-a0-t1.fsr").is_file() and find_job(bucket, "j").log.epoch == 2
     new.remove()
     assert bucket.files_below() == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("told", ["by its log", "by nothing"])
+def test_a_parted_driver_marks_and_removes_nothing_that_may_be_its_successors(bucket, mute, told):
+    """The successor has only continued the log; or it is marked, and the old driver cannot read that."""
+    job, old = ended(bucket), storage(bucket)
+    old._mark()
+    taken = take_over(find_job(bucket, "j"))
+    if told == "by nothing":
+        storage(bucket, epoch=taken.epoch).claim()
+        mute()
+    marks, before = job.with_name(job.name + MARK), names(job)
+    mark = marks.fs.open_input_stream(marks.path).read()
+    assert old.keep() and marks.fs.open_input_stream(marks.path).read() == mark
+    old.remove()
+    assert names(job) == before
 
 
 @pytest.mark.full

@@ -14,9 +14,13 @@ from firesteel.recovery import takeover
 from firesteel.recovery.files import FileLog, read_log
 from firesteel.recovery.log import Writer
 from firesteel.recovery.takeover import JobsBelow, check_dead, check_nobody_goes_on, find_job, find_jobs, take_over
+from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import myself
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
+from firesteel.spark.recovery.corrections import corrected
+from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.storage.directories import Place
 from takeover_kit import contended
 
 
@@ -99,6 +103,21 @@ def test_one_of_many_drivers_wins(tmp_path):
     assert sum("taken over by another driver" in str(outcome) for outcome in outcomes) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["firesteel-job-j.e2"]
     assert take_over(find_job(tmp_path, "j")).epoch == 3
+
+
+def test_what_is_taken_over_by_a_corrected_job_is_held_before(tmp_path, monkeypatch):
+    left(tmp_path, "j").close()
+    held = []
+
+    def taken(job):
+        held.append(not end_uses(job.directory))
+        return take_over(job)
+
+    monkeypatch.setattr(corrected, "take_over", taken)
+    job, use = Taking(tmp_path, 3600.0, Place("script", "process")).take(find_job(tmp_path, "j"))
+    assert held == [True] and job.epoch == 2 and not end_uses(job.directory)
+    use.end()
+    assert end_uses(job.directory)
 
 
 def test_the_loser_is_told_who_was_faster(tmp_path):

@@ -16,7 +16,7 @@ from firesteel.recovery.takeover import FoundJob
 from firesteel.recovery.uses import USED, begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
 from firesteel.spark.recovery.corrections.corrected import CorrectedJob, Taken
-from firesteel.spark.storage.directories import JobStorage
+from firesteel.spark.storage.directories import JobStorage, Place
 from firesteel.spark.storage.space import Space, superseded
 
 HOLDS = """
@@ -163,3 +163,40 @@ def test_what_another_job_uses_of_one_that_was_taken_over_stays(tmp_path):
     CorrectedJob(None, taken).leave(finished=True)
     assert [job.directory.exists() for job in jobs] == [True, False]
     assert use is not None
+
+
+def test_what_is_used_stays_also_where_the_root_is_a_url(tmp_path):
+    job = finished(tmp_path, "used", at=1.0)
+    mark = job.with_name(job.name + MARK)
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), RETAIN: 0.0}))
+    use, storage = begin_use(job), JobStorage(tmp_path.as_uri(), "new", "")
+    assert storage.sweep() == [] and job.exists()
+    use.end()
+    assert storage.sweep() == ["used"] and not job.exists()
+    assert JobStorage(tmp_path.as_uri(), "new", "", epoch=2).folder == tmp_path / directory_name("new", 2)
+
+
+ENDS = """
+import atexit, sys
+import pyarrow.fs as pafs
+from firesteel.spark.storage.directories import JobStorage, marks_in
+
+@atexit.register
+def tidy_up():
+    print(len(list(marks_in(pafs.SubTreeFileSystem(sys.argv[1], pafs.LocalFileSystem()), ""))))
+    JobStorage(sys.argv[1], "new", "").leave_room(0)
+"""
+
+
+def test_room_is_left_as_a_process_ends(tmp_path):
+    """No thread can be started then."""
+    jobs = [finished(tmp_path, "one", ["a"]), finished(tmp_path, "two", ["b"])]
+    end = subprocess.run([sys.executable, "-c", ENDS, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (end.stdout, end.stderr) == ("2\n", "") and not any(one.exists() for one in jobs)
+
+
+def test_tidying_up_does_not_raise_where_something_else_lies(tmp_path):
+    (tmp_path / f"{directory_name('odd', 1)}{MARK}").write_text('{"finished": true}')
+    storage = JobStorage(str(tmp_path), "new", "", place=Place("script", "process"))
+    storage.supersede(finished=True)
+    storage.leave_room(0)

@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import first_line, open_location
 from firesteel.results.storage.retry import PAUSES, passes, rest, retried
 
@@ -260,11 +260,8 @@ class ResultStore:
         """Returns the objects that are still there, with the reason."""
         if self._local is not None:
             tried = {name: _unlink(self._local / name) for name in names}
-        elif names:
-            with ThreadPoolExecutor(min(DELETE_THREADS, len(names))) as pool:
-                tried = dict(zip(names, pool.map(self._delete_remote, names), strict=True))
         else:
-            return {}
+            tried = dict(zip(names, mapped(self._delete_remote, names, DELETE_THREADS), strict=True))
         return {name: error for name, error in tried.items() if error is not None}
 
     def _delete_remote(self, name: str) -> OSError | None:

@@ -220,11 +220,13 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
     taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
     reasons = obstacles(compiled, found, present)
     _refuse_half_published(compiled, found, reasons)
-    is_taken = not reasons
+    is_taken, use = not reasons, None
     if is_taken:
-        found = taking.take(found)
+        found, use = taking.take(found)
         try:
             same = rebuilt(compiled, options, found)
+            if use is not None:  # it is this driver's own by now
+                use.end()
             return Opened(identity, prints, same, (*kept_before(same), goes_on(same)))
         except (Diverged, DamagedLogError) as error:
             reasons = [str(error).rstrip(".")]
@@ -232,9 +234,11 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
     correction = correction_of(found, present)
     if correction.keeps:
         _refuse_taken(compiled)
-        correction = correction if is_taken else replace(correction, found=taking.take(found))
+        if not is_taken:
+            found, use = taking.take(found)
+            correction = replace(correction, found=found)
         decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
-        return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking))
+        return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking, use))
     if wanted.job_id is not None:
         raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
     anew = _anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}")

@@ -14,12 +14,12 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -30,8 +30,19 @@ from firesteel.recovery.exclusive import exclusive_put, refusal
 from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.objects import AT_ONCE, ObjectPath
 from firesteel.recovery.places import LOG, MARK, SCRATCH, directory_name, job_and_epoch
-from firesteel.recovery.retention import BYTES, EPOCH, FINISHED, LINES, ORIGINS, RETAIN, is_kept, storage_clock
+from firesteel.recovery.retention import (
+    BYTES,
+    EPOCH,
+    FINISHED,
+    LINES,
+    ORIGINS,
+    RETAIN,
+    is_kept,
+    is_kept_by_mark,
+    storage_clock,
+)
 from firesteel.recovery.uses import Use, begin_use, end_uses
+from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import open_location
 from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import retried
@@ -101,7 +112,7 @@ class JobStorage:
         self.place = place
         self.reusable = reusable
         self._filesystem = filesystem
-        self._name = directory_name(job_id, epoch if "://" not in root and filesystem is None else 1)
+        self._name = directory_name(job_id, epoch if ResultStore(root, filesystem).is_local else 1)
         self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
@@ -135,47 +146,55 @@ class JobStorage:
 
     def keep(self, *, finished: bool = False, bases: Collection[int] = ()) -> bool:
         """Leaves what there is when the job has ended: for a resume, or, if it has ``finished``, for other jobs. ``bases``: of the tokens that it has used
-        of others. False: nobody could use it. What another driver has by now is left to that one. Never raises."""
+        of others. False: nobody could use it. What another driver has by now, or may have, is left to that one. Never raises."""
         reusable = self.reusable
         retain = self.retain if not finished else reusable.retain if reusable is not None and reusable.lines else 0.0
         with suppress(FiresteelError, OSError):
             folder = self.folder
             if not retain or not (folder / LOG).is_dir():
                 return False
-            if isinstance(folder, ObjectPath) and not is_own(folder, self.epoch):
-                return True
             files = files_below(folder) if finished else {}
             size = {FINISHED: True, BYTES: sum(files.values())} if finished else {}
             origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
-            self._mark({RETAIN: retain, ENDED: True, **origins, **size})
+            if self._is_own(folder):
+                self._mark({RETAIN: retain, ENDED: True, **origins, **size})
             return True
+        return False
+
+    def _is_own(self, folder: Path | ObjectPath) -> bool:
+        """Returns whether no other driver has the job, for certain."""
+        with suppress(OSError):
+            return not isinstance(folder, ObjectPath) or is_own(folder, self.epoch)
         return False
 
     def supersede(self, *, finished: bool) -> None:
         """Removes what jobs have left that had this one's place in the script; if this one did not finish either, only of those, and of those of the
         process that look like it, what is beyond the last few. Never raises."""
-        if self.place is None:
-            return
-        with suppress(OSError, pa.ArrowException, FiresteelError):
-            dead = [(mark, name) for mark, name in self._marks() if is_dead(mark) and FINISHED not in mark]
-            left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
-            last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
-            for _, name in last[0 if finished else MOST_KEPT - 1 :]:
-                self._remove(name, abandons=True)
+        if self.place is not None:
+            quietly(lambda: self._supersede(finished))
 
     def leave_room(self, most: int) -> None:
         """Removes results of this user's finished jobs that are of no more use beside this one's, and, of more than ``most`` bytes, those that were of use
         the longest time ago; never those that somebody uses. Never raises."""
-        with suppress(OSError, ValueError, pa.ArrowException, FiresteelError):
-            root = self.folder.parent
-            own = ((mark, name) for mark, name in marks_in(self._fs, self._path) if _is_own(root / name))
-            kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
-            for name in superseded(kept, self._name):
-                if self._frees(name):
-                    del kept[name]
-            if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
-                space = Space({name: root / name for name in kept})
-                space.shrink(most, self._frees)
+        quietly(lambda: self._leave_room(most))
+
+    def _supersede(self, finished: bool) -> None:
+        dead = [(mark, name) for mark, name, _ in self._marks() if is_dead(mark) and FINISHED not in mark]
+        left = [(mark, name) for mark, name in dead if self._is_like(mark, finished)]
+        last = sorted(left, key=lambda one: -one[0].get("at", 0.0))
+        for _, name in last[0 if finished else MOST_KEPT - 1 :]:
+            self._remove(name, abandons=True)
+
+    def _leave_room(self, most: int) -> None:
+        root = self.folder.parent
+        own = ((mark, name) for mark, name, _ in marks_in(self._fs, self._path) if _is_own(root / name))
+        kept = {name: mark for mark, name in own if FINISHED in mark and is_dead(mark)}
+        for name in superseded(kept, self._name):
+            if self._frees(name):
+                del kept[name]
+        if sum(mark.get(BYTES, 0) for mark in kept.values()) > most:
+            space = Space({name: root / name for name in kept})
+            space.shrink(most, self._frees)
 
     def _frees(self, directory: str) -> bool:
         """Removes it unless somebody uses it. False: it is there yet."""
@@ -280,17 +299,25 @@ class JobStorage:
         removed: list[str] = []
         now = storage_clock(self._fs, self._path)
         with suppress(OSError, pa.ArrowException, FiresteelError):
-            for mark, directory in self._marks():
+            left = [found for found in self._marks() if not is_kept_by_mark(found.mark, found.written, now)]
+            over = mapped(lambda found: self._is_over(found, now), left, _at_once(self._fs))
+            for found in (found for found, is_over in zip(left, over, strict=True) if is_over):
                 with suppress(OSError, ValueError):
-                    is_over = is_dead(mark) and not is_kept(self._fs, f"{self._path}/{directory}", mark, now)
-                    if is_over and self._remove(directory):
-                        removed.append((job_and_epoch(directory) or (directory, 1))[0])
+                    if self._remove(found.directory):
+                        removed.append((job_and_epoch(found.directory) or (found.directory, 1))[0])
         return removed
 
-    def _marks(self) -> Iterator[tuple[dict[str, Any], str]]:
+    def _is_over(self, found: FoundMark, now: Callable[[], float]) -> bool:
+        """False also where the storage does not answer."""
+        with suppress(OSError, ValueError):
+            kept = f"{self._path}/{found.directory}"
+            return is_dead(found.mark) and not is_kept(self._fs, kept, found.mark, now)
+        return False
+
+    def _marks(self) -> Iterator[FoundMark]:
         """Of other jobs. Raises OSError."""
         found = marks_in(self._fs, self._path)
-        return ((mark, name) for mark, name in found if (job_and_epoch(name) or ("",))[0] != self.job_id)
+        return (one for one in found if (job_and_epoch(one.directory) or ("",))[0] != self.job_id)
 
     def _remove(self, directory: str, *, abandons: bool = False) -> bool:
         """Removes the directory of a job that has ended, unless somebody uses it or goes on with the job. ``abandons``: and what it had staged for its sinks.
@@ -312,23 +339,33 @@ class JobStorage:
         return f"{self._path}/{self._name}{MARK}"
 
 
-def marks_in(fs: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The owners' marks below the root of results, each with the name of the directory that it is of. Raises OSError."""
-    names = (name.removesuffix(MARK) for name in _names_in(fs, path) if name.endswith(MARK))
-    directories = [directory for directory in names if job_and_epoch(directory) is not None]
+class FoundMark(NamedTuple):
+    """``mark``: an owner's; ``directory``: the name of the one that it is of; ``written``: by the storage's clock, in seconds since 1970; 0: in a file system, which was
+    not asked."""
+
+    mark: dict[str, Any]
+    directory: str
+    written: float
+
+
+def marks_in(fs: Any, path: str) -> Iterator[FoundMark]:
+    """The owners' marks below the root of results. Raises OSError."""
+    found = {name.removesuffix(MARK): written for name, written in _names_in(fs, path) if name.endswith(MARK)}
+    directories = [directory for directory in found if job_and_epoch(directory) is not None]
 
     def read(directory: str) -> Any:
         with suppress(OSError, ValueError):  # being written or being removed just now
             return json.loads(_content(fs, f"{path}/{directory}{MARK}"))
 
-    if isinstance(fs, pafs.LocalFileSystem):
-        marks = map(read, directories)
-    else:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            marks = list(pool.map(read, directories))
+    marks = mapped(read, directories, _at_once(fs))
     for mark, directory in zip(marks, directories, strict=True):
         if isinstance(mark, dict):
-            yield mark, directory
+            yield FoundMark(mark, directory, found[directory])
+
+
+def _at_once(fs: Any) -> int:
+    """Files that are asked for at the same time."""
+    return 1 if isinstance(fs, pafs.LocalFileSystem) else AT_ONCE
 
 
 def _is_own(directory: Path | ObjectPath) -> bool:
@@ -340,12 +377,14 @@ def _is_own(directory: Path | ObjectPath) -> bool:
     return False
 
 
-def _names_in(fs: Any, path: str) -> list[str]:
+def _names_in(fs: Any, path: str) -> list[tuple[str, float]]:
+    """With the time of the last change, in seconds since 1970; 0: not known."""
     if isinstance(fs, pafs.LocalFileSystem):  # several times as fast: there may be a thousand jobs
         with suppress(FileNotFoundError):
-            return [entry.name for entry in Path(path).iterdir()]
+            return [(entry.name, 0.0) for entry in Path(path).iterdir()]
         return []
-    return [info.base_name for info in fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))]
+    infos = fs.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+    return [(info.base_name, 0.0 if info.mtime is None else info.mtime.timestamp()) for info in infos]
 
 
 def _content(fs: Any, path: str) -> bytes:
@@ -380,6 +419,8 @@ def kept_folder(root: str) -> Path | ObjectPath:
 
 def log_folder(root: str, filesystem: str | None = None) -> Path | ObjectPath | None:
     """As ``kept_folder``; None where no log can be."""
+    if filesystem is None and urlsplit(root).scheme == "file":
+        return Path(open_root(root)[1])
     has_none = filesystem is not None or ("://" in root and refusal(root))
     return None if has_none else kept_folder(root)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from firesteel.recovery.objects import AT_ONCE, ObjectPath
 from firesteel.recovery.retention import LINES
 from firesteel.recovery.uses import last_use
+from firesteel.results.storage.at_once import mapped
 
 File = tuple[int, int] | str
 """Device and number on it; or the path on an object store."""
@@ -41,9 +41,8 @@ class Space:
 
     def __init__(self, directories: Mapping[str, Path | ObjectPath]) -> None:
         at_once = 1 if all(isinstance(one, Path) for one in directories.values()) else AT_ONCE
-        with ThreadPoolExecutor(at_once) as pool:
-            self._files = dict(zip(directories, pool.map(files_below, directories.values()), strict=True))
-            self._used = dict(zip(directories, pool.map(last_use, directories.values()), strict=True))
+        self._files = dict(zip(directories, mapped(files_below, directories.values(), at_once), strict=True))
+        self._used = dict(zip(directories, mapped(last_use, directories.values(), at_once), strict=True))
         self._holders = Counter(file for files in self._files.values() for file in files)
         self.bytes = sum({file: size for files in self._files.values() for file, size in files.items()}.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
-from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, take_over
+from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, removed_just_now, take_over
 from firesteel.recovery.uses import Use, begin_use
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
@@ -249,35 +249,40 @@ class Taking:
     retain: float
     place: Place
 
-    def take(self, found: FoundJob) -> FoundJob:
-        """Makes the job this process'. Raises UsageError where another driver was faster, DamagedLogError, OSError."""
-        taken = take_over(found)
-        self.storage(taken).claim()
-        return taken
+    def take(self, found: FoundJob) -> tuple[FoundJob, Use | None]:
+        """Makes the job this process', and holds what it left, from before that on, as far as that can be held. Raises UsageError where another driver was
+        faster, or has removed it, DamagedLogError, OSError."""
+        use = begin_use(found.directory, own=True)
+        with ExitStack() as undo:
+            if use is not None:
+                undo.callback(use.end)
+            taken = take_over(found)
+            if use is None and not is_held(taken):
+                raise removed_just_now(found)
+            self.storage(taken).claim()
+            undo.pop_all()
+        return taken, use
 
     def storage(self, taken: FoundJob) -> JobStorage:
         epoch, retain = taken.epoch, self.retain
         return JobStorage(str(self.root), taken.job_id, "", epoch=epoch, retain=retain, place=self.place)
 
 
-def corrected(compiled: CompiledJob, correction: Correction, taking: Taking) -> CorrectedJob:
-    """``correction``: of a job that was taken. Takes those that this one was kept from, too, of many the last ones."""
-    job = CorrectedJob(correction, [_taken(correction.found, correction.earlier, taking)])
-    after = correction.found.header.plan.after
+def corrected(compiled: CompiledJob, correction: Correction, taking: Taking, use: Use | None) -> CorrectedJob:
+    """``correction``: of a job that was taken; ``use``: by which it is held. Takes those that this one was kept from, too, of many the last ones."""
+    found = correction.found
+    job = CorrectedJob(correction, [Taken(found, correction.earlier, taking.storage(found), use)])
+    after = found.header.plan.after
     while after and len(job.taken) < MOST_KEPT:
         try:
-            found = taking.take(find_job(taking.root, after))
-            job.taken.append(_taken(found, earlier_job(found.log.entries), taking))
+            found, use = taking.take(find_job(taking.root, after))
+            job.taken.append(Taken(found, earlier_job(found.log.entries), taking.storage(found), use))
         except (FiresteelError, ValueError, OSError):  # of use, and not necessary
             _log.debug("nothing of job %s is left", after, exc_info=True)
             break
         after = found.header.plan.after
     job.adopt(compiled)
     return job
-
-
-def _taken(found: FoundJob, earlier: EarlierJob, taking: Taking) -> Taken:
-    return Taken(found, earlier, taking.storage(found), begin_use(found.directory, own=True))
 
 
 def _is_held(found: FoundJob) -> bool:

@@ -196,7 +196,7 @@ def reused(root: Path | ObjectPath, present: LogHeader, place: Place) -> ReusedJ
 def _left(root: Path | ObjectPath, place: Place) -> list[_Left]:
     found: list[_Left] = []
     fs, path = open_root(str(root))
-    for mark, name in marks_in(fs, path):
+    for mark, name, _ in marks_in(fs, path):
         owned = job_and_epoch(name)
         if owned is None or not isinstance(mark.get(LINES), list) or not _has_ended(mark):
             continue
