@@ -75,7 +75,7 @@ SLOT_REQUEST_TIMEOUT = _register(
         "slot.request.timeout",
         parse_seconds,
         300.0,
-        "The time that a job with fine-grained resources waits for a worker that could hold the slot it asks for. No time runs while one is there that could, however busy.",
+        "The time that a job with fine-grained resources waits for a worker that could hold the slot it asks for. No time runs while one is there that could, however busy, and on a blocked node, too.",
         check=at_least(0),
         streams_have="jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
     )

@@ -20,7 +20,7 @@ from tests.groups_kit import (
     ring,
     sources,
 )
-from tests.scheduler_kit import GraphBuilder, Plane, plane
+from tests.scheduler_kit import DETECTOR_TIMER, GraphBuilder, Plane, plane
 
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
@@ -216,16 +216,41 @@ def test_a_wait_is_over_when_nobody_asks_any_more():
     assert job.status == "RUNNING"
 
 
-def test_workers_on_blocked_nodes_do_not_stop_the_time():
+def test_no_time_runs_while_the_only_worker_that_is_large_enough_is_on_a_blocked_node():
     job = sources(2, 1, **SPECULATIVE)
     job.worker("a", FOUR, node="node-a")
     job.worker("b", TWO, node="node-b")
     job.start()
     for key in job.keys(0):
         job.launch(key, node="node-a", worker="a")
-    assert not requests(job), "a worker is large enough"
     job.slow((0, 0, 0))
-    assert requests(job)[-1].result == "waits" and "1 worker on blocked nodes" in requests(job)[-1].reason
+    assert job.scheduler.allocator.unmet and not requests(job)
+    told = "1 worker could hold one, but it is on a blocked node."
+    assert any("'heavy'" in line and line.endswith(told) for line in job.scheduler.waiting_for())
+    assert not any(timer.startswith("slot-request") for timer in job.timers)
+    job.run()
+    assert job.status == "FINISHED"
+
+
+def test_a_mirror_that_only_the_node_of_its_original_could_hold_does_not_fail_the_job():
+    """The original takes longer than requests may wait, and its node is blocked for as long."""
+    gpu = SlotSharingGroup("gpu", 1.0, GIB, external_resources={"gpu": 1.0})
+    job = sources(1, groups=(gpu,), **SPECULATIVE, slot__request__timeout="60 s")
+    job.worker("a", WorkerResources(4.0, 8 * GIB, {"gpu": 1.0}), node="node-a")
+    job.worker("b", FOUR, node="node-b")
+    job.start()
+    job.launch((0, 0, 0), node="node-a", worker="a")
+    for _ in range(5):
+        job.slow((0, 0, 0))
+        job.now += 30.0
+        for timer in [timer for timer in job.timers if job.timers[timer] <= job.now and timer != DETECTOR_TIMER]:
+            job.fire(timer)
+        assert job.scheduler.speculation.avoided == ("node-a",)
+        assert job.scheduler.speculation.has_candidates, "the mirror waits"
+        assert job.status == "RUNNING" and not requests(job)
+    job.finish((0, 0, 0))
+    job.run()
+    assert job.status == "FINISHED"
 
 
 def test_two_steps_of_a_group_wait_together():

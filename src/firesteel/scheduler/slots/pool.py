@@ -490,23 +490,19 @@ class SlotPool:
     def _request_of(self, group: int) -> OpenRequest:
         return OpenRequest(group, ((self.profiles[group], 1),), self.group_of.index(group))
 
-    @property
-    def worker_state(self) -> tuple[int, tuple[str, ...]]:
-        """Differs when other workers are there, or can be used."""
-        return self.workers.version, self._avoided()
-
     def could_fulfil(self, request: OpenRequest) -> bool:
-        """Returns whether the workers that can be used could, if nothing were booked on them."""
+        """Returns whether the workers that are there could, if nothing were booked on them and no node were blocked."""
+        alive = self.workers.alive
         if not request.is_region:
-            return bool(self.room_when_empty(request).any())
+            return bool(self.able_when_empty(request, alive).any())
         needs = [(self.workers.needs(profile), count) for profile, count in request.slots]
-        return self.workers.pack(needs, self.usable, beside_others=False) is not None
+        return self.workers.pack(needs, alive, beside_others=False) is not None
 
-    def room_when_empty(self, request: OpenRequest) -> Ints:
-        """Slots of its first need that each worker would hold."""
+    def able_when_empty(self, request: OpenRequest, within: Mask) -> Mask:
+        """Returns a mask of the workers among these that would hold a slot of its first need."""
         if self.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            return (self.usable & self.workers.serving(request.slots[0][0])).astype(np.int64)
-        return self.workers.could_hold(request.slots[0][0], self.usable)
+            return within & self.workers.serving(request.slots[0][0])
+        return self.workers.could_hold(request.slots[0][0], within) > 0
 
     def steps_of(self, group: int) -> list[str]:
         return [name for name, own in zip(self.step_names, self.group_of, strict=True) if own == group]

@@ -2,9 +2,10 @@
 
 What no worker can ever hold is refused before anything is deployed, of later steps too.
 
-As in Flink's batch jobs, time runs only while no worker that is there, and not blocked, could hold a slot even if it
-were empty: a large one that is busy is worth any wait. That it is another job of the session which keeps it busy makes no
-difference (in Flink it does: there a job's slots are those that it was given); it is written down who.
+As in Flink's batch jobs, time runs only while no worker that is there could hold a slot even if it were empty: a large one
+that is busy is worth any wait. That it is another job of the session which keeps it busy makes no difference (in Flink it
+does: there a job's slots are those that it was given); it is written down who. So is one on a blocked node: the block ends
+after what is slow there. So no mirror's request fails a job: a worker that could hold it runs the original.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class SlotRequests:
         self._num_waits = 0
         self._behind: dict[OpenRequest, float] = {}
         """Requests that began to wait while other jobs held what could have served them, and since when."""
-        self._known: dict[OpenRequest, tuple[object, bool]] = {}
+        self._known: dict[OpenRequest, tuple[int, bool]] = {}
+        """By request: a version of the workers, and whether these could fulfil it."""
         self._looked: tuple[int, bool] | None = None
         """The workers among which the groups were last looked for, and whether these were all."""
 
@@ -103,11 +105,11 @@ class SlotRequests:
     # --- what can be -------------------------------------------------------------------------------------------
 
     def _can_be(self, request: OpenRequest) -> bool:
-        """Returns whether a worker that is there, and not blocked, could hold it if it were empty. Asked once per change."""
-        state = self._pool.worker_state
+        """Returns whether a worker that is there could hold it if it were empty. Asked once per change."""
+        version = self._pool.workers.version
         known = self._known.get(request)
-        if known is None or known[0] != state:
-            known = self._known[request] = (state, self._pool.could_fulfil(request))
+        if known is None or known[0] != version:
+            known = self._known[request] = (version, self._pool.could_fulfil(request))
         return known[1]
 
     def _can_never_be(self, request: OpenRequest) -> bool:
@@ -160,7 +162,7 @@ class SlotRequests:
     def _held_by_others(self, request: OpenRequest) -> str:
         """Empty: other jobs hold nothing of the workers that could serve it."""
         pool = self._pool
-        found = pool.session.held_by_others(pool.room_when_empty(request) > 0)
+        found = pool.session.held_by_others(pool.able_when_empty(request, pool.usable))
         return "; ".join(f"job '{name}' holds {pool.workers.dimensions.told(held)}" for name, held in found)
 
     # --- in words ----------------------------------------------------------------------------------------------
@@ -187,13 +189,16 @@ class SlotRequests:
         return f"{self._who(request)} waits: there is {self._nobody(request)} {self._asked(request)} ({self._there(request)})"
 
     def _busy(self, request: OpenRequest) -> str:
-        count = int((self._pool.room_when_empty(request) > 0).sum())
-        able = (
-            "1 worker could hold one, but it has" if count == 1 else f"{count} workers could hold some, but they have"
-        )
+        pool = self._pool
+        able = pool.able_when_empty(request, pool.workers.alive)
+        count, blocked = int(able.sum()), int((able & ~pool.usable).sum())
+        who = "1 worker could hold one, but it" if count == 1 else f"{count} workers could hold some, but they"
+        if blocked == count:
+            why = "is on a blocked node" if count == 1 else "are on blocked nodes"
+        else:
+            why = "has no room now" if count == 1 else "have no room now"
         held = self._held_by_others(request)
-        told = f"{self._wanted(request)}: {able} no room now{f', and there {held}' if held else ''}."
-        return _sentence(told)
+        return _sentence(f"{self._wanted(request)}: {who} {why}{f', and there {held}' if held else ''}.")
 
     def _wanted(self, request: OpenRequest) -> str:
         slots = plural(self._pool.unmet.get(request, 0), "region" if request.is_region else "slot")
@@ -227,10 +232,8 @@ class SlotRequests:
         largest = pool.workers.nearest([profile for profile, _ in request.slots])
         if largest is None:
             return "no worker is there"
-        blocked = int((pool.workers.alive & ~pool.usable).sum())
-        beside = f"; {plural(blocked, 'worker')} on blocked nodes" if blocked else ""
         lacks = "".join(f" and no {name}" for name in self._lacks(request, largest))
-        return f"the largest worker has {largest}{lacks}{beside}"
+        return f"the largest worker has {largest}{lacks}"
 
     @staticmethod
     def _lacks(request: OpenRequest, worker: WorkerResources | None) -> list[str]:
@@ -249,7 +252,6 @@ class SlotRequests:
                 "group": pool.groups[request.group],
                 "asked": self._asked(request),
                 "workers": int(pool.workers.alive.sum()),
-                "usable": int(pool.usable.sum()),
                 "largest": "" if largest is None else str(largest),
             },
             rule=rule,
