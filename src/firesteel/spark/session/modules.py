@@ -63,11 +63,14 @@ def _beside() -> dict[str, Path]:
     roots = _roots()
     inside = [str(root) for root in roots]
     found: dict[str, Path] = {}
-    for path in itertools.chain.from_iterable(map(_files, roots)):
-        if path.suffix == ".py" and path.stem.isidentifier():
-            found.setdefault(path.stem, path)
-        elif path.name.isidentifier() and (path / "__init__.py").is_file():
-            found[path.name] = path
+    for entry in itertools.chain.from_iterable(map(_files, roots)):
+        name = entry.name.removesuffix(".py")
+        if not name.isidentifier():
+            continue
+        if name != entry.name:
+            found.setdefault(name, Path(entry.path))
+        elif entry.is_dir() and Path(entry.path, "__init__.py").is_file():
+            found[name] = Path(entry.path)
     for name, module in list(sys.modules.items()):  # where something was imported from, that counts
         if "." not in name and (path := _path_of(module)) is not None:
             found.pop(name, None)
@@ -80,10 +83,10 @@ def _beside() -> dict[str, Path]:
     }  # a link to what is installed is no module of the user's
 
 
-def _files(folder: Path) -> list[Path]:
-    """Empty for a folder that Python does not look for modules in, or cannot read."""
+def _files(folder: Path) -> list[os.DirEntry[str]]:
+    """Empty for a folder that Python does not look for modules in, or cannot read. No Path for each of what may be thousands."""
     try:
-        return list(folder.iterdir()) if folder in {Path(one).absolute() for one in sys.path} else []
+        return list(os.scandir(folder)) if folder in {Path(one).absolute() for one in sys.path} else []
     except OSError:
         return []
 
