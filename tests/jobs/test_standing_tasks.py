@@ -267,10 +267,13 @@ def test_they_give_their_slots_back(session, tmp_path, monkeypatch):
         time.sleep(0.04)
         yield from batches
 
+    def running():
+        return sum(one.numRunningTasks for one in session.sparkContext.statusTracker().getExecutorInfos())
+
+    before = running()  # what other files' tests have left on this session
     job = two_steps(splits=12, source=Tags(str(folder)), fn=slow)
     assert values(submit(job, session, options(tmp_path), [seen]).result()) == list(range(120))
-    executors = session.sparkContext.statusTracker().getExecutorInfos
-    end = time.monotonic() + 20
-    while any(one.numRunningTasks for one in executors()):
+    end = time.monotonic() + 60
+    while running() > before:
         assert time.monotonic() < end
         time.sleep(0.01)
