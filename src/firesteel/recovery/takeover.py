@@ -93,7 +93,7 @@ class JobsBelow:
     def __init__(self, root: Path | ObjectPath) -> None:
         self.root = root
         self._finished: set[str] = set()
-        """Names of directories on an object store."""
+        """Names of directories: of finished jobs there may be many, for reuse."""
         self._known: dict[str, tuple[object, list[FoundJob]]] = {}
         """By the name of the directory, which a driver that takes a job over changes, or else its log: the log's state before it was read, and the job."""
 
@@ -106,25 +106,24 @@ class JobsBelow:
         return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
 
     def _directories(self) -> Sequence[Path | ObjectPath]:
-        """All with a log; on an object store, where each question is a request, all that may have one, and have not finished. Raises OSError."""
+        """All with a log of jobs that have not finished; on an object store, where each question is a request, all that may have one. Raises OSError."""
         if isinstance(self.root, Path):
-            return [log.parent for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}")]
-        names = (entry.name for entry in self.root.iterdir())
-        jobs = [name for name in names if name.startswith(PREFIX) and not name.endswith(MARK)]
-        left = [self.root / name for name in jobs if name not in self._finished]
-        marks = mapped(mark_beside, left, AT_ONCE)
+            places, at_once = [log.parent for log in self.root.glob(f"{directory_name('*', 1)}/{LOG}")], 1
+        else:
+            names = (entry.name for entry in self.root.iterdir())
+            places = [self.root / name for name in names if name.startswith(PREFIX) and not name.endswith(MARK)]
+            at_once = AT_ONCE
+        left = [place for place in places if place.name not in self._finished]
+        marks = mapped(mark_beside, left, at_once)
         self._finished |= {place.name for place, mark in zip(left, marks, strict=True) if FINISHED in mark}
         return [place for place in left if place.name not in self._finished]
 
     def _read(self, directory: Path | ObjectPath) -> list[FoundJob]:
         state = _state(directory)
-        if directory.name in self._known and self._known[directory.name][0] == state:
-            return self._known[directory.name][1]
-        found = (
-            [] if FINISHED in mark_beside(directory) else _read(directory)
-        )  # of finished ones there may be many, for reuse
-        self._known[directory.name] = state, found
-        return found
+        known = self._known.get(directory.name)
+        if known is None or known[0] != state:
+            known = self._known[directory.name] = state, _read(directory)
+        return known[1]
 
 
 def find_jobs(root: Path | ObjectPath) -> list[FoundJob]:

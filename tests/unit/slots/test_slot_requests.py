@@ -460,13 +460,18 @@ def test_of_a_region_with_an_all_to_all_edge_the_plane_is_told_who_shares_a_slot
     assert first.addresses[0] == second.addresses[0] == last.addresses[0]
 
 
+def chain(builder, first, *others):
+    """A source of one subtask and steps behind it, each of its slot sharing group."""
+    last = builder.source([1], parallelism=1, slot_sharing_group=first)
+    for name in others:
+        edge = (last, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
+        last = builder.step(edge, parallelism=1, slot_sharing_group=name)
+
+
 def test_steps_of_one_group_with_one_of_another_between_them_share_no_slot():
     groups = [SlotSharingGroup("outer", 1.0, GIB), SlotSharingGroup("inner", 1.0, GIB)]
     builder = GraphBuilder("between", *groups)
-    last = builder.source([1], parallelism=1, slot_sharing_group="outer")
-    for name in ("inner", "outer"):
-        edge = (last, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
-        last = builder.step(edge, parallelism=1, slot_sharing_group=name)
+    chain(builder, "outer", "inner", "outer")
     job = plane(builder.graph, **DEFAULT)
     job.worker("a", FOUR)
     job.start()
@@ -482,10 +487,7 @@ def test_a_region_that_first_fit_cannot_place_is_placed_where_nothing_else_runs(
         SlotSharingGroup("g2", 1.0, 3 * GIB),
     ]
     builder = GraphBuilder("packed", *groups)
-    last = builder.source([1], parallelism=1, slot_sharing_group="g0")
-    for name in ("g1", "g2"):
-        edge = (last, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
-        last = builder.step(edge, parallelism=1, slot_sharing_group=name)
+    chain(builder, "g0", "g1", "g2")
     job = plane(builder.graph, **DEFAULT)
     for name, cores, memory in (("a", 1.0, 4), ("b", 3.0, 2), ("c", 2.0, 2)):
         job.worker(name, WorkerResources(cores, memory * GIB))
