@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+import pyarrow.fs as pafs
 import pytest
 
 OWN = find_spec("moto") is not None
@@ -41,6 +42,13 @@ def s3_server() -> Iterator[dict[str, str]]:
     finally:
         process.terminate()
         process.wait()
+
+
+def make_bucket(name):
+    """Returns the file system that it is in. The environment is that of the server."""
+    fs, _ = pafs.FileSystem.from_uri(f"s3://{name}?allow_bucket_creation=true")
+    fs.create_dir(name)
+    return fs
 
 
 def wait_for(url, process, seconds=600):

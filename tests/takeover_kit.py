@@ -17,7 +17,7 @@ from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import FoundJob, take_over
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
-from s3_server import s3_server
+from s3_server import make_bucket, s3_server
 
 
 class LocalPut:
@@ -44,7 +44,7 @@ def store_of(kind, folder, monkeypatch):
             monkeypatch.setenv(name, value)
         bucket = f"b-{uuid.uuid4().hex[:12]}"
         url = f"s3://{bucket}/results"
-        pafs.FileSystem.from_uri(f"s3://{bucket}?allow_bucket_creation=true")[0].create_dir(bucket)
+        make_bucket(bucket)
         fs, path = pafs.FileSystem.from_uri(url)
         yield ObjectPath(fs, path, url, exclusive_put(url))
         exclusive_put.cache_clear()

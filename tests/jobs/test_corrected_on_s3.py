@@ -17,7 +17,7 @@ from corrected_kit import FAILS, SCRIPT, expected, until, write_input
 from dying_kit import PATHS, begun, ended, firesteel
 from firesteel.cli.main import app
 from firesteel.results.storage import owner
-from s3_server import s3_server
+from s3_server import make_bucket, s3_server
 
 pytestmark = pytest.mark.full
 
@@ -69,8 +69,7 @@ class Bucket:
     def __init__(self, folder):
         self.folder, self.script = folder, folder / "job.py"
         name = f"b-{uuid.uuid4().hex[:12]}"
-        self.fs, _ = pafs.FileSystem.from_uri(f"s3://{name}?allow_bucket_creation=true")
-        self.fs.create_dir(name)
+        self.fs = make_bucket(name)
         self.url, self.path = f"s3://{name}/r", f"{name}/r"
 
     def begin(self, text, *flags, **environment):

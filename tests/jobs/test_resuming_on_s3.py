@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from dying_kit import begun, ended, firesteel
-from s3_server import s3_server
+from s3_server import make_bucket, s3_server
 
 pytestmark = pytest.mark.full
 
@@ -67,7 +67,7 @@ def run(server, tmp_path, monkeypatch):
     for name, value in server.items():
         monkeypatch.setenv(name, value)
     bucket = f"b-{uuid.uuid4().hex[:12]}"
-    pafs.FileSystem.from_uri(f"s3://{bucket}?allow_bucket_creation=true")[0].create_dir(bucket)
+    make_bucket(bucket)
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from corrected_kit import FAILS, SCRIPT, expected, until, write_input
 from dying_kit import begun, ended, firesteel
 from firesteel.cli.main import app
-from s3_server import s3_server
+from s3_server import make_bucket, s3_server
 
 pytestmark = pytest.mark.full
 
@@ -87,8 +87,7 @@ class Cells:
         self.folder, self.script = folder, folder / "cells.py"
         self.script.write_text(CELLS)
         name = f"b-{uuid.uuid4().hex[:12]}"
-        self.fs, _ = pafs.FileSystem.from_uri(f"s3://{name}?allow_bucket_creation=true")
-        self.fs.create_dir(name)
+        self.fs = make_bucket(name)
         self.url, self.path = f"s3://{name}/r", f"{name}/r"
 
     def begin(self, *texts, environment=None, **options):

@@ -15,7 +15,7 @@ from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.spark.storage.cleaning import late
-from s3_server import s3_server
+from s3_server import make_bucket, s3_server
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +37,7 @@ def bucket(server, monkeypatch):
     for name, value in server.items():
         monkeypatch.setenv(name, value)
     name = f"b-{uuid.uuid4().hex[:12]}"
-    pafs.FileSystem.from_uri(f"s3://{name}?allow_bucket_creation=true")[0].create_dir(name)
+    make_bucket(name)
     return f"s3://{name}"
 
 
