@@ -137,14 +137,15 @@ class Crew:
             context.setLocalProperty("spark.scheduler.pool", self._pool)
             context.setLocalProperty(NUMBER, str(member.number))
             with self._own_workers.workers({}) as variables:
-                self._rdd(variables).count()  # of no rows, and without a socket for them
+                self._rdd(variables).glom().count()  # of no rows, and without a socket for them
         except BaseException as raised:
             error = raised
         member.ended.set()
         self._ended(member, error)
 
     def _rdd(self, variables: Mapping[str, str]) -> Any:
-        """The JVM's, of one partition. One for all: making it takes longer than all else that a member costs this process."""
+        """The JVM's, of one partition. One for all: making it takes longer than all else that a member costs this process. It is only to be
+        derived from: with a stage that fails, Spark ends all jobs that the stage's own RDD is of."""
         with self._making:
             if self._rows is None:
                 rows = self._context.parallelize([b""], 1)
