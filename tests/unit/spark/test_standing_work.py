@@ -51,6 +51,7 @@ class Queue:
         batch = Batch.of(number, [deploy(*np.arange(size))], "job", "", "firesteel-0")
         work = Work(batch, CODE, 0.0)
         self.waiting.add(work)
+        self.waiting.offer(work)
         return work
 
     def take(self):

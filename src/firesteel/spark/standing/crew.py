@@ -1,4 +1,4 @@
-"""The standing tasks of a job: Spark jobs of one task each, and the connections over which these are given executions.
+"""The standing tasks of a job: Spark jobs of one task each, and the door through which they come.
 
 A Spark job for each, so that one whose worker dies takes nobody along, and one can be cancelled alone. Where Spark starts its task again, that
 connects as the first one did.
@@ -20,6 +20,7 @@ from firesteel.spark.driver.threads import aside, cancel_jobs, local_properties
 from firesteel.spark.placement import pools
 from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.doors import Door
+from firesteel.spark.standing.lines import Line
 from firesteel.spark.standing.work import Turn
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.standing import NUMBER, Greeting, StandingTask
@@ -37,7 +38,8 @@ class Member:
     greeting: Greeting | None = None
     met: bool = False
     """It has connected once."""
-    connection: Connection | None = None
+    line: Line | None = None
+    """None: it has not come yet, it is gone, or it was let go."""
     asked: float = field(default_factory=time.monotonic)
     since: float = 0.0
     """When it connected."""
@@ -48,7 +50,8 @@ class Member:
     dead: int = -1
     """Spark's id of the task that is gone, with ``lost``; and where it ran."""
     node: str = ""
-    idle: bool = False
+    idle_until: float | None = None
+    """None: it has something to do, or is not there."""
     relieved: bool = False
     """Another was asked for in its place."""
     leaves: bool = False
@@ -71,8 +74,8 @@ class Member:
 
 
 class Crew:
-    """Starts members and accepts their connections. ``serve`` is called in a thread of each connection, with it and its greeting; ``ended`` in that
-    of the member's Spark job, with what Spark raised.
+    """Starts members and lets them in. ``meets`` is given each connection, with its greeting; ``ended`` is called in the thread of the member's
+    Spark job, with what Spark raised.
 
     Made in the job's thread, whose Spark properties all of them have. ``door``: open; closed with this.
     """
@@ -86,11 +89,11 @@ class Crew:
         own_workers: OwnWorkers,
         *,
         door: Door,
-        serve: Callable[[Connection, Greeting], None],
+        meets: Callable[[Connection, Greeting], None],
         ended: Callable[[Member, BaseException | None], None],
     ) -> None:
         self._context, self._job_id, self._description = context, job_id, description
-        self._own_workers, self._door, self._serve, self._ended = own_workers, door, serve, ended
+        self._own_workers, self._door, self._meets, self._ended = own_workers, door, meets, ended
         self._function = StandingTask(door.address, job)
         self._making = threading.Lock()
         self._rows: Any = None
@@ -170,10 +173,10 @@ class Crew:
                 connection.close()
 
     def _greet(self, connection: Connection) -> None:
-        with connection:
-            try:
-                self._door.check(connection)
-                greeting: Greeting = connection.recv()
-            except (EOFError, OSError, ProcessError, ValueError):  # a stranger, or gone already
-                return
-            self._serve(connection, greeting)
+        try:
+            self._door.check(connection)
+            greeting: Greeting = connection.recv()
+        except (EOFError, OSError, ProcessError, ValueError):  # a stranger, or gone already
+            connection.close()
+        else:
+            self._meets(connection, greeting)

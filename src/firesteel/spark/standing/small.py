@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 import math
+import pickle
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -23,11 +26,13 @@ from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode
 from firesteel.spark.driver.kill import NO_TASK, TaskGone
 from firesteel.spark.driver.spark_errors import was_cancelled
+from firesteel.spark.driver.threads import aside
 from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.placement.watch import TasksLost
 from firesteel.spark.session.own_workers import OwnWorkers
 from firesteel.spark.standing.crew import Crew, Member
 from firesteel.spark.standing.doors import Door
+from firesteel.spark.standing.lines import Line, Lines
 from firesteel.spark.standing.slots import Slots
 from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost, UnreachedError
 from firesteel.spark.standing.work import Turn, Waiting, Work
@@ -86,10 +91,11 @@ class SmallStandingTasks:
 
     def __init__(self, given: SmallStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:
         self._in, self._report, self._now = given, report, now
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._waiting = Waiting(report)
         self._members: dict[int, Member] = {}
         self._crew: Crew | None = None
+        self._lines: Lines | None = None
         self._is_off = given.context.applicationId in _unreached
         self._closed = False
         self._idle_seconds = LEAST_IDLE_SECONDS
@@ -102,26 +108,29 @@ class SmallStandingTasks:
         self._in.slots.look()
         if self._wants_more(batch) or not self._has_crew():
             return None
-        with self._changed:
+        work = Work(batch, code, self._now())
+        with self._lock:
             if self._is_off:  # since a moment ago
                 return None
             batch.standing = True
-            self._waiting.add(Work(batch, code, self._now()))
-            self._changed.notify_all()
+            self._waiting.add(work)
+        if work.must_wait:
+            aside(partial(self._offer_prepared, work), f"{batch.tag}-blobs")
+        else:
+            self._offer(work)
         return self._decision(batch.deploys[0], "standing tasks", "in standing tasks, without a Spark job of its own")
 
     def make_room(self, others: int) -> None:
-        with self._changed:
+        with self._lock:
             lacking = len(self._there()) + others - self._in.slots.count
-            idle = [member for member in self._there() if member.idle]
+            idle = [member for member in self._there() if member.idle_until is not None]
             for member in idle[: max(0, lacking)]:
-                member.leaves = True
-            self._changed.notify_all()
+                self._let_go(member)
 
     def cancel(self, batch: Batch) -> None:
         """A batch whose subtasks must be alone ends when they are gone, others at once."""
         batch.cancelled = True
-        with self._changed:
+        with self._lock:
             work = self._waiting.of(batch)
             if work is None:
                 return
@@ -135,7 +144,7 @@ class SmallStandingTasks:
                 self._waiting.end(work)
 
     def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None:
-        with self._changed:
+        with self._lock:
             work = self._waiting.of(batch)
             if work is None:
                 return
@@ -155,21 +164,21 @@ class SmallStandingTasks:
         """Nothing to do: they were not looked for."""
 
     def due(self) -> list[float]:
-        with self._changed:
+        with self._lock:
             return [self._patient_until()] if self._short() else []
 
     def fire(self) -> None:
-        with self._changed:
+        with self._lock:
             waits = bool(self._waiting)
         if waits:
             self._in.slots.look()
-        with self._changed:
+        with self._lock:
             if self._short() and self._patient_until() <= self._now():
                 self._ask_for(self._short())
 
     def close(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        with self._changed:
+        with self._lock:
             self._closed = True
             for work in self._waiting.works():
                 self._waiting.withdraw(work)
@@ -177,7 +186,10 @@ class SmallStandingTasks:
             for member in members:
                 if member.turn is not None:
                     self._end(member)
-            self._changed.notify_all()
+                else:
+                    self._let_go(member)
+        if self._lines is not None:
+            self._lines.close()
         if self._crew is not None:
             self._crew.close([member for member in members if member.greeting is None])
         for member in members:
@@ -188,7 +200,7 @@ class SmallStandingTasks:
 
     def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
         found: list[tuple[Batch, list[SparkTask]]] = []
-        with self._changed:
+        with self._lock:
             for member in self._members.values():
                 turn, greeting = member.turn, member.greeting
                 if turn is not None and greeting is not None and not turn.told:
@@ -200,7 +212,7 @@ class SmallStandingTasks:
 
     def executors_gone(self, gone: Mapping[str, str]) -> None:
         """Tells that what ran there is lost, before Spark has started its task again. Where no two attempts may run at once, that is waited for."""
-        with self._changed:
+        with self._lock:
             for member in self._members.values():
                 turn = member.turn
                 if turn is not None and member.doomed and turn.work.batch.exclusive:
@@ -214,84 +226,122 @@ class SmallStandingTasks:
                 self._report(TasksLost(turn.work.batch, (turn.subtask,), gone[where]))
                 self._waiting.over(turn)
 
-    # --- in the threads of connections -----------------------------------------------------------------------
+    # --- in any thread ---------------------------------------------------------------------------------------
 
-    def _serve(self, connection: Connection, greeting: Greeting) -> None:
-        with self._changed:
+    def _offer(self, work: Work) -> None:
+        """Its executions are given to those who have nothing to do."""
+        with self._lock:
+            self._waiting.offer(work)
+            for member in self._idle():
+                if self._waiting:
+                    self._give(member)
+
+    def _offer_prepared(self, work: Work) -> None:
+        with suppress(Exception):  # as whoever takes it will see
+            work.prepare()
+        self._offer(work)
+
+    def _meets(self, connection: Connection, greeting: Greeting) -> None:
+        """A standing task has come."""
+        with self._lock:
             member = self._members.get(greeting.number)
-            if member is None or self._closed or member.doomed or greeting.task < member.task:
+            known = member is not None and not member.doomed and greeting.task >= member.task
+            if member is None or self._lines is None or self._closed or not known:
+                connection.close()
                 return
             self._explain(member, None)  # it was started again
             if not member.met:
                 self._idle_seconds = min(max(2 * member.seconds, LEAST_IDLE_SECONDS), MOST_IDLE_SECONDS)
-            member.greeting, member.connection = greeting, connection
+            member.greeting = greeting
+            member.line = self._lines.add(connection, partial(self._answered, member), partial(self._gone, member))
             member.met, member.relieved, member.since = True, False, time.monotonic()
             member.known.clear()
-        try:
-            while (turn := self._next(member, connection)) is not None:
-                order = self._order(member, turn)
-                if order is None:
-                    continue
-                connection.send_bytes(order)
-                self._answered(member, connection, connection.recv())
-        except (EOFError, OSError):
-            self._gone(member, connection)
+            self._give(member)
 
-    def _next(self, member: Member, connection: Connection) -> Turn | None:
-        """Waits for an execution; None: the task is to go."""
-        with self._changed:
-            idle_until = time.monotonic() + self._idle_seconds
-            while not (self._closed or member.leaves or member.connection is not connection):
-                now = time.monotonic()
-                left = member.since + WORKING_SECONDS - now if self._in.is_fair and not self._is_off else math.inf
-                if self._waiting and left > 0.0:
-                    member.turn = self._waiting.take(time.time())
-                    self._in.ran[member.turn.work.batch.deploys[0].vertex] = member.tag
-                    if left < RELIEF_SECONDS:
-                        self._relieve(member)
-                    return member.turn
-                if self._waiting or now >= idle_until:
-                    break
-                member.idle = True
-                self._changed.wait(idle_until - now)
-                member.idle = False
-            if member.connection is connection:
-                member.leaves = True
-                self._relieve(member)
-            return None
+    # --- in the thread of the lines --------------------------------------------------------------------------
 
-    def _order(self, member: Member, turn: Turn) -> bytes | None:
-        """None: it cannot be sent, and its batch fails."""
-        batch = turn.work.batch.id
-        try:
-            order = turn.work.order(turn.position, known=batch in member.known)
-        except Exception as error:
-            with self._changed:
-                member.turn = None
-                self._waiting.fail(turn.work, error)
+    def _answered(self, member: Member, line: Line, message: bytes) -> None:
+        messages: Sequence[bytes] = pickle.loads(message)
+        with self._lock:
+            for each in messages:
+                self._report(each)
+            if member.line is not line:  # another has come in its place
+                line.close()
+                return
+            turn, member.turn = member.turn, None
+            if turn is not None:
                 self._waiting.over(turn)
-            return None
-        member.known.add(batch)
-        return order
+            self._give(member)
 
-    def _answered(self, member: Member, connection: Connection, messages: Sequence[bytes]) -> None:
-        with self._changed:
-            turn = member.turn
-            for message in messages:
-                self._report(message)
-            if turn is not None and member.connection is connection:
-                member.turn = None
-                self._waiting.over(turn)
-
-    def _gone(self, member: Member, connection: Connection) -> None:
+    def _gone(self, member: Member, line: Line) -> None:
         """Its worker has ended, or is about to."""
-        with self._changed:
-            if member.connection is connection:
+        with self._lock:
+            if member.line is line:
                 self._lose(member)
             if member.doomed and member.ended.is_set():
                 self._members.pop(member.number, None)
 
+    def _were_idle(self) -> None:
+        """Some have had nothing to do for long enough."""
+        now = time.monotonic()
+        with self._lock:
+            for member in self._idle():
+                if member.idle_until is not None and member.idle_until <= now:
+                    self._let_go(member)
+            self._look_at_idle()
+
     # --- under the lock --------------------------------------------------------------------------------------
+
+    def _give(self, member: Member) -> None:
+        """The next execution, if it is to go on and there is one. Else it waits for a while, or goes."""
+        left = member.since + WORKING_SECONDS - time.monotonic() if self._in.is_fair and not self._is_off else math.inf
+        goes = self._closed or member.leaves
+        while self._waiting and left > 0.0 and not goes:
+            if self._sent(member, self._waiting.take(time.time())):
+                if left < RELIEF_SECONDS:
+                    self._relieve(member)
+                return
+        if goes or self._waiting:
+            self._let_go(member)
+        elif member.idle_until is None:
+            member.idle_until = time.monotonic() + self._idle_seconds
+            self._look_at_idle()
+
+    def _sent(self, member: Member, turn: Turn) -> bool:
+        """False: it cannot be, and its batch fails."""
+        work, line = turn.work, member.line
+        assert line is not None
+        try:
+            messages = [work.order(turn.position)]
+            if work.batch.id not in member.known:
+                messages.insert(0, work.code_message)
+        except Exception as error:
+            self._waiting.fail(work, error)
+            self._waiting.over(turn)
+            return False
+        member.known.add(work.batch.id)
+        member.turn, member.idle_until = turn, None
+        self._in.ran[work.batch.deploys[0].vertex] = member.tag
+        for message in messages:
+            line.send(message)
+        return True
+
+    def _let_go(self, member: Member) -> None:
+        """It ends; others do what waits."""
+        line, member.line, member.idle_until = member.line, None, None
+        member.leaves = True
+        if line is not None:
+            line.close()
+            self._relieve(member)
+
+    def _look_at_idle(self) -> None:
+        """When the first of them has waited for long enough."""
+        until = [member.idle_until for member in self._idle() if member.idle_until is not None]
+        if until and self._lines is not None:
+            self._lines.call_at(min(until))
+
+    def _idle(self) -> list[Member]:
+        return [member for member in self._members.values() if member.idle_until is not None]
 
     def _relieve(self, member: Member) -> None:
         """It goes, or soon will: others do what waits."""
@@ -304,7 +354,7 @@ class SmallStandingTasks:
         turn, greeting = member.turn, member.greeting
         if greeting is not None:
             member.dead, member.node = greeting.task, greeting.node
-        member.turn = member.greeting = member.connection = None
+        member.turn = member.greeting = member.line = member.idle_until = None
         if turn is None:
             return
         if member.doomed:
@@ -315,7 +365,7 @@ class SmallStandingTasks:
 
     def _explain(self, member: Member, error: BaseException | None) -> None:
         """Spark has said why: it was started again, or its job has ended with the error."""
-        if member.connection is not None:  # its end has not been read yet
+        if member.line is not None:  # its end has not been read yet
             self._lose(member)
         turn, member.lost = member.lost, None
         if turn is None:
@@ -370,10 +420,10 @@ class SmallStandingTasks:
     # --- the Spark jobs --------------------------------------------------------------------------------------
 
     def _ended(self, member: Member, error: BaseException | None) -> None:
-        with self._changed:
+        with self._lock:
             member.leaves = True
             if member.doomed or self._closed:
-                if member.connection is None:
+                if member.line is None:
                     self._members.pop(member.number, None)
                 return  # else its process lives yet
             self._explain(member, error or EndedEarlyError())
@@ -405,7 +455,7 @@ class SmallStandingTasks:
     def _wants_more(self, batch: Batch) -> bool:
         """True where the batch would keep too many busy, or Spark would start executors for it if it was a Spark job."""
         slots = self._in.slots.count
-        with self._changed:
+        with self._lock:
             wanted = len(self._waiting) + len(batch.subtasks)
         return min(wanted, slots) > MOST or (self._in.grows and wanted > slots)
 
@@ -414,7 +464,9 @@ class SmallStandingTasks:
             given = self._in
             about = given.context, given.job, given.job_id, f"{given.name}: standing tasks", given.own_workers
             try:
-                self._crew = Crew(*about, door=given.open_door(), serve=self._serve, ended=self._ended)
+                door = given.open_door()
+                self._lines = Lines(f"firesteel-{given.job_id}-lines", self._were_idle)
+                self._crew = Crew(*about, door=door, meets=self._meets, ended=self._ended)
             except Exception:  # the path of a socket is too long, say; what ails Spark a Spark job will tell
                 _log.debug("no standing tasks", exc_info=True)
                 self._is_off = True

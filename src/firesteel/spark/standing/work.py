@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -27,24 +27,34 @@ class Work:
     told: bool = False
     """Its end was reported."""
     error: BaseException | None = None
-    _making: threading.Lock = field(default_factory=threading.Lock)
 
-    def order(self, position: int, *, known: bool) -> bytes:
-        """The execution for a task, which knows the batch already or not. Waits for blobs that are being stored. Raises what cannot be sent."""
-        with self._making:
-            code, descriptors = self._made
-        own = tuple(part[position] for part in descriptors)
-        return pickle.dumps(standing.Order(self.batch.id, None if known else code, own), protocol=5)
+    @property
+    def must_wait(self) -> bool:
+        """Blobs are being stored: :meth:`prepare` takes a while."""
+        return any(gate.offloaded for deploy in self.batch.deploys for gate in deploy.gates)
+
+    def prepare(self) -> None:
+        """Waits for the blobs. Raises what cannot be sent."""
+        _ = self.code_message, self._descriptors
 
     @cached_property
-    def _made(self) -> tuple[standing.BatchCode, list[list[bytes]]]:
-        deploys = self.batch.deploys
-        vertices = zip(self.code.vertices, deploys, strict=True)
+    def code_message(self) -> bytes:
+        """For each task, before the first execution that it gets. Raises what cannot be sent."""
+        vertices = zip(self.code.vertices, self.batch.deploys, strict=True)
         parts = tuple(
             VertexPart(vertex, tuple(map(self.code.blobs.carry, deploy.gates))) for vertex, deploy in vertices
         )
-        by_part = [descriptors_of(deploy, own) for deploy, own in zip(deploys, self.code.splits, strict=True)]
-        return standing.BatchCode(parts, self.code.blobs.dropped), by_part
+        return pickle.dumps(standing.BatchCode(self.batch.id, parts, self.code.blobs.dropped), protocol=5)
+
+    def order(self, position: int) -> bytes:
+        """The message with the execution. Raises what cannot be sent."""
+        own = tuple(part[position] for part in self._descriptors)
+        return pickle.dumps(standing.Order(self.batch.id, own), protocol=5)
+
+    @cached_property
+    def _descriptors(self) -> list[list[bytes]]:
+        """By part and position."""
+        return [descriptors_of(deploy, own) for deploy, own in zip(self.batch.deploys, self.code.splits, strict=True)]
 
 
 @dataclass(eq=False)
@@ -84,9 +94,14 @@ class Waiting:
         return self._works.get(batch.id)
 
     def add(self, work: Work) -> None:
+        """A batch whose executions wait; none is taken before it is offered."""
         work.waiting.extend(range(len(work.batch.subtasks)))
         self._works[work.batch.id] = work
-        self._turns.append(work)
+
+    def offer(self, work: Work) -> None:
+        """From now on; no-op where it is over, or was handed back."""
+        if work.waiting and self._works.get(work.batch.id) is work:
+            self._turns.append(work)
 
     def take(self, launched: float) -> Turn:
         """The next execution, which runs from now on."""
@@ -108,22 +123,23 @@ class Waiting:
         subtask = work.batch.position_to_subtask
         gone = [at for at in work.waiting if wanted is None or subtask(at) in wanted]
         work.waiting = deque(at for at in work.waiting if wanted is not None and subtask(at) not in wanted)
-        if gone and not work.waiting:
-            self._turns.remove(work)
+        if not work.waiting:
+            self._withdraw(work)
         return list(map(subtask, gone))
 
     def hand_back(self) -> list[Work]:
         """Returns the batches of which nothing has begun; they are not among these any more."""
-        untouched = [work for work in self._turns if len(work.waiting) == len(work.batch.subtasks)]
+        untouched = [work for work in self._works.values() if len(work.waiting) == len(work.batch.subtasks)]
         for work in untouched:
-            self._turns.remove(work)
+            self._withdraw(work)
             del self._works[work.batch.id]
         return untouched
 
     def give_up(self, error: BaseException | None) -> None:
         """No task can be had for what waits. None: and nobody knows why."""
-        for work in list(self._turns):
-            self.fail(work, error)
+        for work in self.works():
+            if work.waiting:
+                self.fail(work, error)
 
     def fail(self, work: Work, error: BaseException | None) -> None:
         """No more of it can be run; it ends when nothing of it runs."""
@@ -145,3 +161,7 @@ class Waiting:
 
     def works(self) -> list[Work]:
         return list(self._works.values())
+
+    def _withdraw(self, work: Work) -> None:
+        with suppress(ValueError):  # it was not offered yet
+            self._turns.remove(work)

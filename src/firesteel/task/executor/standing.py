@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from firesteel.model.descriptors import decode_execution
 from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexPart
@@ -92,18 +92,17 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class BatchCode:
-    """Parts and blobs that nobody needs, as of :class:`BatchFunction`."""
+    """A batch of which executions follow. Parts and blobs that nobody needs: as of :class:`BatchFunction`."""
 
+    batch: int
     parts: tuple[VertexPart, ...]
     dropped: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One execution of each part of a batch, to be run together. ``code``: None where this task was told before."""
+class Order(NamedTuple):
+    """One execution of each part of a batch, to be run together. (A tuple: there are very many of them.)"""
 
     batch: int
-    code: BatchCode | None
     descriptors: tuple[bytes, ...]
 
 
@@ -130,17 +129,16 @@ class StandingTask:
         number = int(task.getLocalProperty(NUMBER))
         connection.send(Greeting(number, own, here(self._node_variable()).encoded))
         functions: dict[int, BatchFunction] = {}
-        for turn in count():
-            order = _next(connection)
-            if order is None:
-                return
-            if order.code is not None:
-                code = order.code
-                functions[order.batch] = BatchFunction(order.batch, self.job, code.parts, code.dropped, None)
-                functions[order.batch].take_in_modules()
-            descriptors = list(map(decode_execution, order.descriptors))
-            _appear(task, subtask=descriptors[0].subtask, number=turn << TASK_BITS | own)
-            connection.send(functions[order.batch].execute(descriptors, None))
+        turns = count()
+        for message in _messages(connection):
+            if isinstance(message, BatchCode):
+                function = BatchFunction(message.batch, self.job, message.parts, message.dropped, None)
+                function.take_in_modules()
+                functions[message.batch] = function
+                continue
+            descriptors = list(map(decode_execution, message.descriptors))
+            _appear(task, subtask=descriptors[0].subtask, number=next(turns) << TASK_BITS | own)
+            connection.send(functions[message.batch].execute(descriptors, None))
 
     def _node_variable(self) -> str | None:
         with suppress(Exception):  # told when the job is loaded to be run
@@ -149,13 +147,11 @@ class StandingTask:
         return None
 
 
-def _next(connection: Connection) -> Order | None:
-    """None: the driver wants no more of this task, or is gone."""
-    try:
-        order: Order = pickle.loads(connection.recv_bytes())
-    except (EOFError, OSError):
-        return None
-    return order
+def _messages(connection: Connection) -> Iterator[BatchCode | Order]:
+    """Until the driver wants no more of this task, or is gone."""
+    with suppress(EOFError, OSError):
+        while True:
+            yield pickle.loads(connection.recv_bytes())
 
 
 def _appear(task: Any, *, subtask: int, number: int) -> None:
