@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from firesteel.compile.identity.facts import differences
+from firesteel.compile.identity.modules import ModuleFile
+from firesteel.compile.identity.sources import source_of
 from identity_kit import changed, script_prints
 
 SCRIPT = """
@@ -240,3 +243,11 @@ def test_a_module_without_a_source_equals_nothing(write, tmp_path):
     known = script_prints(script)
     assert changed(known, script_prints(script)) >= {"one"}
     assert "uses the module plugins, whose source cannot be read" in known["one"].unprovable
+
+
+def test_a_source_is_read_once_for_all_jobs_that_know_the_same_of_what_it_imports():
+    file = ModuleFile("mine", b"import registry\n\nmade = registry.make()\n", is_package=False)
+    users, library = source_of(file, lambda module: True), source_of(file, lambda module: False)
+    assert (len(users.doing_more), len(library.doing_more)) == (1, 0)
+    assert source_of(file, lambda module: True) is users and source_of(file, lambda module: False) is library
+    assert source_of(replace(file, source=file.source + b"\n"), lambda module: True) is not users

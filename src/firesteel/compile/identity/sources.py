@@ -11,6 +11,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from firesteel.compile.identity.code import CodeFacts, Import, code_facts
@@ -57,6 +58,23 @@ class Source:
 
 def source_of(file: ModuleFile, users: Callable[[str], bool]) -> Source:
     """``users``: is the module of this name the user's own? Raises SyntaxError, ValueError, RecursionError for what cannot be compiled."""
+    readings = _readings(file)
+    for answers, source in readings:
+        if all(users(module) is answer for module, answer in answers.items()):
+            return source
+    answers: dict[str, bool] = {}
+    source = _read(file, lambda module: answers.setdefault(module, users(module)))
+    readings.append((answers, source))
+    return source
+
+
+@lru_cache(maxsize=256)
+def _readings(file: ModuleFile) -> list[tuple[dict[str, bool], Source]]:
+    """For the jobs to come: what was read in the file, with what was known of the modules that it imports."""
+    return []
+
+
+def _read(file: ModuleFile, users: Callable[[str], bool]) -> Source:
     tree = ast.parse(file.source)
     flags = 0
     for node in filter(_is_future, tree.body):

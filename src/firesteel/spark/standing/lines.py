@@ -97,7 +97,10 @@ class Line:
         """Takes out the first one, if all of it is there."""
         if len(self._inbox) < _HEAD.size:
             return None
-        end = _HEAD.size + _HEAD.unpack_from(self._inbox)[0]
+        (length,) = _HEAD.unpack_from(self._inbox)
+        if length < 0:
+            raise ValueError("a message of over 2 GiB")
+        end = _HEAD.size + length
         if len(self._inbox) < end:
             return None
         message = bytes(self._inbox[_HEAD.size : end])
