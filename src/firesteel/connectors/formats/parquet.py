@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import accumulate
 from operator import and_
 from typing import Any
 
@@ -144,44 +145,32 @@ class ParquetSource(FooterSource[Footer]):
         self._read_other_footers()
         footers = [self._footers[i] for i in self._kept]
         kept = self._prune(footers)
-        names = set(self._columns_to_read())
-        sizes = [_plain_bytes(footer, names)[ids] for footer, ids in zip(footers, kept, strict=True)]
-        target = piece_bytes(int(sum(size.sum() for size in sizes)), data_volume)
-        items = [(f, int(g)) for f, ids in zip(self._kept, kept, strict=True) for g in ids]
-        weights = [int(size) for per_file in sizes for size in per_file]
+        wanted = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
+        names = set(wanted.names)
+        sizes = {number: _plain_bytes(self._footers[number], names).tolist() for number in self._kept}
+        items = [(number, g) for number, ids in zip(self._kept, kept, strict=True) for g in ids.tolist()]
+        weights = [sizes[number][g] for number, g in items]
+        types = {field.name: field.type for field in wanted} if all(map(_is_plain, wanted.types)) else None
         splits: list[Split] = []
         begin = 0
-        for group in pack(items, weights, target):
-            groups = self._by_file(group)
+        for group in pack(items, weights, piece_bytes(sum(weights), data_volume)):
+            by_file: dict[int, list[int]] = {}
+            for number, row_group in group:
+                by_file.setdefault(number, []).append(row_group)
+            groups = tuple(self._groups(number, ids, sizes[number], types) for number, ids in by_file.items())
             splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._words(groups)))
             begin += len(group)
         return splits
 
-    def _by_file(self, items: list[tuple[int, int]]) -> tuple[_Groups, ...]:
-        by_file: dict[int, list[int]] = {}
-        for number, row_group in items:
-            by_file.setdefault(number, []).append(row_group)
-        files = [(self._footers[number], number, tuple(ids)) for number, ids in by_file.items()]
-        return tuple(
-            _Groups(footer.file.path, footer.file.size, ids, self._values[number], self._plainly(footer, ids))
-            for footer, number, ids in files
-        )
-
-    def _plainly(self, footer: Footer, row_groups: tuple[int, ...]) -> FileRows | None:
-        """The rows, if the file has all columns that are read, in the very types."""
-        columns = self._columns_to_read()
-        odd = footer.times.int96 | footer.times.ends
-        fields = [field for field in footer.schema if not pa.types.is_dictionary(field.type) and field.name not in odd]
-        there = {field.name: plain_type(field.type) for field in fields}
-        wanted = [self._file_schema.field(name) for name in columns]
-        if not all(there.get(field.name) == field.type and _is_plain(field.type) for field in wanted):
-            return None
-        ids = list(row_groups)
-        ends = np.cumsum(footer.rows)
-        whole = len(ids) == len(footer.rows)
-        ranges = () if whole else tuple((int(ends[g] - footer.rows[g]), int(ends[g])) for g in ids)
-        nbytes = int(_plain_bytes(footer, set(columns))[ids].sum())
-        return FileRows(footer.file.path, _joined(ranges), int(footer.rows[ids].sum()), nbytes)
+    def _groups(
+        self, number: int, ids: list[int], sizes: list[int], types: Mapping[str, pa.DataType] | None
+    ) -> _Groups:
+        """``sizes``: plain bytes of all row groups of the file. ``types``: of the columns that are read, if all are plain ones."""
+        footer = self._footers[number]
+        rows = None
+        if types is not None and _has_plainly(footer, types):
+            rows = FileRows(footer.file.path, *_ranges(footer.rows.tolist(), ids), sum(sizes[g] for g in ids))
+        return _Groups(footer.file.path, footer.file.size, tuple(ids), self._values[number], rows)
 
     def _words(self, groups: Sequence[_Groups]) -> str:
         first, last = groups[0], groups[-1]
@@ -356,13 +345,31 @@ def _is_plain(kind: pa.DataType) -> bool:
     return kind in _PLAIN or pa.types.is_decimal128(kind)
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges that follow one another, as one."""
+def _has_plainly(footer: Footer, types: Mapping[str, pa.DataType]) -> bool:
+    """True if the file has all columns, in these very types, which are plain ones."""
+    schema = footer.schema
+    places = [schema.get_field_index(name) for name in types]
+    odd = footer.times.int96 | footer.times.ends
+    return (
+        min(places, default=0) >= 0
+        and odd.isdisjoint(types)
+        and all(
+            plain_type(schema.field(place).type) == wanted
+            for place, wanted in zip(places, types.values(), strict=True)
+        )
+    )
+
+
+def _ranges(rows: list[int], ids: list[int]) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The ranges of these row groups' rows in the file, those that follow one another as one (none: all of them), and how many rows they
+    have. ``rows``: of each row group."""
     joined: list[tuple[int, int]] = []
-    for begin, end in ranges:
-        follows = bool(joined) and joined[-1][1] == begin
-        joined.append((joined.pop()[0] if follows else begin, end))
-    return tuple(joined)
+    if len(ids) < len(rows):
+        ends = list(accumulate(rows))
+        for g in ids:
+            follows = bool(joined) and joined[-1][1] == ends[g] - rows[g]
+            joined.append((joined.pop()[0] if follows else ends[g] - rows[g], ends[g]))
+    return tuple(joined), sum(rows[g] for g in ids)
 
 
 # --- footers -------------------------------------------------------------------------------------------------
