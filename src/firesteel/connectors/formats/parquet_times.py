@@ -32,9 +32,9 @@ class TimeColumns:
 
     int96: frozenset[str]
     whole: list[tuple[int, str]]
-    """Those that are not inside others: which leaf, and its name."""
+    """By leaf, the names of those that are not inside others."""
     known: list[tuple[int, str, int]]
-    """Also inside others: which leaf, the top-level column, and the first value that is the same in both calendars."""
+    """By leaf, also inside others, the top-level column and the first value that is the same in both calendars."""
 
     @classmethod
     def of(cls, leaves: Any, schema: pa.Schema) -> TimeColumns:
