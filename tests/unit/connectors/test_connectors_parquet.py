@@ -193,6 +193,26 @@ def test_what_is_no_parquet_is_named(path, tmp_path):
         ParquetSource(tmp_path)
 
 
+def test_files_whose_schemas_look_alike_are_told_apart(tmp_path):
+    times = pa.table({"t": pa.array([datetime.datetime(2000, 1, 1)], pa.timestamp("us"))})
+    for number in range(30):
+        pq.write_table(times, tmp_path / f"{number:02d}.parquet", use_deprecated_int96_timestamps=number % 3 == 1)
+    source = ParquetSource(tmp_path)
+    assert source.schema.equals(times.schema)
+    plain = [source.files([split.payload]) is not None for split in source.list_splits(1)]
+    assert plain == [number % 3 != 1 for number in range(30)]
+
+
+def test_of_many_files_the_first_damaged_one_is_named(tmp_path, table):
+    for number in range(150):
+        pq.write_table(table.slice(number, 1), tmp_path / f"{number:03d}.parquet")
+    assert read_all(ParquetSource(tmp_path)).equals(table.slice(0, 150))
+    for number in (90, 91, 140):
+        (tmp_path / f"{number:03d}.parquet").write_bytes(b"no")
+    with pytest.raises(UsageError, match=r"090\.parquet is truncated, damaged or not a Parquet file"):
+        ParquetSource(tmp_path)
+
+
 def test_a_damaged_page_is_named(tmp_path, table):
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, row_group_size=1000, write_page_checksum=True)

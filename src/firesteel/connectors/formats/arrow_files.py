@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,8 @@ class ArrowSource(FooterSource[_Footer]):
         super().__init__(paths, filesystem, partitions, merge_schema)
 
     @staticmethod
-    def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
-        return _read_footer(found, file)
+    def _footer_reader() -> Callable[[InputFiles, InputFile], _Footer]:
+        return _read_footer
 
     def list_splits(self, data_volume: int) -> list[Split]:
         self._read_other_footers()

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import accumulate
 from operator import and_
 from typing import Any
 
@@ -32,7 +33,7 @@ from firesteel.connectors.files.shaping import gather, plain_schema, plain_type,
 from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
-from firesteel.connectors.formats.parquet_times import Times, top_level
+from firesteel.connectors.formats.parquet_times import TimeColumns, Times, top_level
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import FileRows, TaskContext
@@ -120,15 +121,15 @@ class ParquetSource(FooterSource[Footer]):
         files = listed.found.files
         missing = [i for i, file in enumerate(files) if file not in known]
         known.update(
-            (footer.file, footer) for footer in for_each_file(listed.found, missing, cls._read_footer).values()
+            (footer.file, footer) for footer in for_each_file(listed.found, missing, cls._footer_reader()).values()
         )
         source._footers = {i: known[file] for i, file in enumerate(files)}
         source._have(agreed(list(source._footers.values())))
         return source
 
     @staticmethod
-    def _read_footer(found: InputFiles, file: InputFile) -> Footer:
-        return _read_footer(found, file)
+    def _footer_reader() -> Callable[[InputFiles, InputFile], Footer]:
+        return _FooterReader().read
 
     def hinted(self, conditions: Sequence[pc.Expression]) -> ParquetSource:
         """The same source without row groups whose statistics say that one of the conditions is true of none of their rows. What is read
@@ -144,44 +145,30 @@ class ParquetSource(FooterSource[Footer]):
         self._read_other_footers()
         footers = [self._footers[i] for i in self._kept]
         kept = self._prune(footers)
-        names = set(self._columns_to_read())
-        sizes = [_plain_bytes(footer, names)[ids] for footer, ids in zip(footers, kept, strict=True)]
-        target = piece_bytes(int(sum(size.sum() for size in sizes)), data_volume)
-        items = [(f, int(g)) for f, ids in zip(self._kept, kept, strict=True) for g in ids]
-        weights = [int(size) for per_file in sizes for size in per_file]
+        wanted = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
+        names = set(wanted.names)
+        sizes = {number: _plain_bytes(self._footers[number], names).tolist() for number in self._kept}
+        items = [(number, g) for number, ids in zip(self._kept, kept, strict=True) for g in ids.tolist()]
+        weights = [sizes[number][g] for number, g in items]
+        plain = dict(zip(self._kept, _are_plain(footers, wanted), strict=True))
         splits: list[Split] = []
         begin = 0
-        for group in pack(items, weights, target):
-            groups = self._by_file(group)
+        for group in pack(items, weights, piece_bytes(sum(weights), data_volume)):
+            by_file: dict[int, list[int]] = {}
+            for number, row_group in group:
+                by_file.setdefault(number, []).append(row_group)
+            groups = tuple(self._groups(number, ids, sizes[number], plain[number]) for number, ids in by_file.items())
             splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._words(groups)))
             begin += len(group)
         return splits
 
-    def _by_file(self, items: list[tuple[int, int]]) -> tuple[_Groups, ...]:
-        by_file: dict[int, list[int]] = {}
-        for number, row_group in items:
-            by_file.setdefault(number, []).append(row_group)
-        files = [(self._footers[number], number, tuple(ids)) for number, ids in by_file.items()]
-        return tuple(
-            _Groups(footer.file.path, footer.file.size, ids, self._values[number], self._plainly(footer, ids))
-            for footer, number, ids in files
-        )
-
-    def _plainly(self, footer: Footer, row_groups: tuple[int, ...]) -> FileRows | None:
-        """The rows, if the file has all columns that are read, in the very types."""
-        columns = self._columns_to_read()
-        odd = footer.times.int96 | footer.times.ends
-        fields = [field for field in footer.schema if not pa.types.is_dictionary(field.type) and field.name not in odd]
-        there = {field.name: plain_type(field.type) for field in fields}
-        wanted = [self._file_schema.field(name) for name in columns]
-        if not all(there.get(field.name) == field.type and _is_plain(field.type) for field in wanted):
-            return None
-        ids = list(row_groups)
-        ends = np.cumsum(footer.rows)
-        whole = len(ids) == len(footer.rows)
-        ranges = () if whole else tuple((int(ends[g] - footer.rows[g]), int(ends[g])) for g in ids)
-        nbytes = int(_plain_bytes(footer, set(columns))[ids].sum())
-        return FileRows(footer.file.path, _joined(ranges), int(footer.rows[ids].sum()), nbytes)
+    def _groups(self, number: int, ids: list[int], sizes: list[int], plain: bool) -> _Groups:
+        """``sizes``: plain bytes of all row groups of the file."""
+        footer = self._footers[number]
+        rows = None
+        if plain:
+            rows = FileRows(footer.file.path, *_ranges(footer.rows.tolist(), ids), sum(sizes[g] for g in ids))
+        return _Groups(footer.file.path, footer.file.size, tuple(ids), self._values[number], rows)
 
     def _words(self, groups: Sequence[_Groups]) -> str:
         first, last = groups[0], groups[-1]
@@ -356,42 +343,92 @@ def _is_plain(kind: pa.DataType) -> bool:
     return kind in _PLAIN or pa.types.is_decimal128(kind)
 
 
-def _joined(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges that follow one another, as one."""
+def _are_plain(footers: Sequence[Footer], wanted: pa.Schema) -> Iterator[bool]:
+    """For each file, True if it has all columns, in these very types, and every reader makes the same of them."""
+    plain = all(map(_is_plain, wanted.types))
+    names, last, fits = set(wanted.names), None, False
+    for footer in footers:
+        if plain and (last is None or not footer.schema.equals(last)):  # neighbours mostly have one schema
+            last = footer.schema
+            there = {field.name: plain_type(field.type) for field in last}
+            fits = all(there.get(field.name) == field.type for field in wanted)
+        yield fits and names.isdisjoint(footer.times.int96) and names.isdisjoint(footer.times.ends)
+
+
+def _ranges(rows: list[int], ids: list[int]) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The ranges of these row groups' rows in the file, those that follow one another as one (none: all of them), and how many rows they
+    have. ``rows``: of each row group."""
     joined: list[tuple[int, int]] = []
-    for begin, end in ranges:
-        follows = bool(joined) and joined[-1][1] == begin
-        joined.append((joined.pop()[0] if follows else begin, end))
-    return tuple(joined)
+    if len(ids) < len(rows):
+        ends = list(accumulate(rows))
+        for g in ids:
+            follows = bool(joined) and joined[-1][1] == ends[g] - rows[g]
+            joined.append((joined.pop()[0] if follows else ends[g] - rows[g], ends[g]))
+    return tuple(joined), sum(rows[g] for g in ids)
 
 
 # --- footers -------------------------------------------------------------------------------------------------
 
 
-def _read_footer(found: InputFiles, file: InputFile) -> Footer:
-    label = found.label(file.path)
-    try:
-        with (
-            found.filesystem.open_input_file(file.path) as stream,
-            pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened,
-        ):
-            if stream.size() != file.size:
-                raise UsageError(
-                    f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
-                )
-            schema = opened.schema_arrow
-            twice = named_twice(schema.names)
-            if twice is not None:
-                raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
-            rows, sizes = _plain_column_bytes(opened.metadata, schema)
-            return Footer(file, schema, rows, sizes, Times.of(opened.metadata, schema))
-    except FileNotFoundError:
-        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
-    except (OSError, pa.ArrowException) as error:
-        what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
-        raise UsageError(
-            f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
-        ) from None
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """All that the schemas of a file say by themselves."""
+
+    schema: pa.Schema
+    leaves: Any
+    """Parquet's own schema."""
+    sizes: list[tuple[int, int]]
+    """Of each leaf, the top-level column and the least bytes that a value takes in Arrow's form."""
+    times: TimeColumns
+
+    @classmethod
+    def of(cls, leaves: Any, schema: pa.Schema) -> _Columns:
+        top = {name: i for i, name in enumerate(schema.names)}
+        columns = [top_level(leaves.column(i).path, top) for i in range(len(leaves))]
+        sizes = [(column, _width(schema.field(column).type)) for column in columns]
+        return cls(schema, leaves, sizes, TimeColumns.of(leaves, schema))
+
+
+class _FooterReader:
+    """Reads footers of files, on any thread. Neighbours mostly have the same schemas, which are looked at once."""
+
+    def __init__(self) -> None:
+        self._last: _Columns | None = None
+
+    def read(self, found: InputFiles, file: InputFile) -> Footer:
+        label = found.label(file.path)
+        try:
+            with (
+                found.filesystem.open_input_file(file.path) as stream,
+                pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened,
+            ):
+                if stream.size() != file.size:
+                    raise UsageError(
+                        f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
+                    )
+                schema, metadata = opened.schema_arrow, opened.metadata
+                columns = self._columns(metadata.schema, schema, label)
+                rows, sizes = _plain_column_bytes(metadata, columns)
+                return Footer(file, schema, rows, sizes, columns.times.in_file(metadata, schema))
+        except FileNotFoundError:
+            raise UsageError(
+                f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
+            ) from None
+        except (OSError, pa.ArrowException) as error:
+            what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
+            raise UsageError(
+                f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
+            ) from None
+
+    def _columns(self, leaves: Any, schema: pa.Schema, label: str) -> _Columns:
+        last = self._last
+        if last is not None and leaves.equals(last.leaves) and schema.equals(last.schema):
+            return last
+        twice = named_twice(schema.names)
+        if twice is not None:
+            raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
+        self._last = columns = _Columns.of(leaves, schema)
+        return columns
 
 
 def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
@@ -400,24 +437,20 @@ def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
     return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
 
-def _plain_column_bytes(metadata: Any, schema: pa.Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _plain_column_bytes(metadata: Any, columns: _Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows per row group, and an estimate of the bytes each top-level column takes in Arrow's form.
 
     A column chunk's uncompressed size is of encoded values, which dictionaries make small; a value takes at least
     its type's width (4 bytes of offset for what has no fixed width).
     """
-    top = {name: i for i, name in enumerate(schema.names)}
-    leaves = [top_level(metadata.schema.column(i).path, top) for i in range(metadata.num_columns)]
-    widths = [_width(schema.field(leaf).type) for leaf in leaves]
-    rows = np.zeros(metadata.num_row_groups, np.int64)
-    sizes = np.zeros((metadata.num_row_groups, len(schema)), np.int64)
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        rows[g] = group.num_rows
-        for i, leaf in enumerate(leaves):
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    sizes = [[0] * len(columns.schema) for _ in groups]
+    for group, of_group in zip(groups, sizes, strict=True):
+        for i, (column, width) in enumerate(columns.sizes):
             chunk = group.column(i)
-            sizes[g, leaf] += max(chunk.total_uncompressed_size, chunk.num_values * widths[i])
-    return rows, sizes
+            of_group[column] += max(chunk.total_uncompressed_size, chunk.num_values * width)
+    rows = np.array([group.num_rows for group in groups], np.int64)
+    return rows, np.array(sizes, np.int64).reshape(len(groups), len(columns.schema))
 
 
 def _width(data_type: pa.DataType) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.connectors.files.conditions import has_type
 from firesteel.errors import UsageError
 
 
@@ -26,27 +25,37 @@ class Times:
     """Columns that may hold, also deep inside, days before 15 October 1582 or times before 1900, of an unknown writer: nobody knows in
     which calendar."""
 
+
+@dataclass(frozen=True, slots=True)
+class TimeColumns:
+    """The columns of days and times of all files that have the same schemas."""
+
+    int96: frozenset[str]
+    whole: list[tuple[int, str]]
+    """By leaf, the names of those that are not inside others."""
+    known: list[tuple[int, str, int]]
+    """By leaf, also inside others, the top-level column and the first value that is the same in both calendars."""
+
     @classmethod
-    def of(cls, metadata: Any, schema: pa.Schema) -> Times:
-        hybrid = _is_hybrid(schema.metadata or {})
-        return cls(hybrid, _int96(metadata, schema), _ends(metadata, schema), _early(metadata, schema))
+    def of(cls, leaves: Any, schema: pa.Schema) -> TimeColumns:
+        """``leaves``: Parquet's own schema."""
+        times = {field.name for field in schema if pa.types.is_date32(field.type) or pa.types.is_timestamp(field.type)}
+        every = [leaves.column(i) for i in range(len(leaves))]
+        int96 = [leaf.path for leaf in every if leaf.physical_type == "INT96"]
+        whole = [(i, leaf.path) for i, leaf in enumerate(every) if leaf.path in times]
+        top = {name: i for i, name in enumerate(schema.names)}
+        first = [(i, leaf.path, _first_known(leaf)) for i, leaf in enumerate(every)]
+        known = [(i, schema.names[top_level(path, top)], value) for i, path, value in first if value is not None]
+        return cls(frozenset(int96), whole, known)
 
-
-def _int96(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    if not has_type(schema, pa.types.is_timestamp):
-        return frozenset()
-    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
-
-
-def _ends(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    """By the statistics; what has none may hold any value."""
-    times = {field.name for field in schema if pa.types.is_date32(field.type) or pa.types.is_timestamp(field.type)}
-    if not times:
-        return frozenset()
-    places = [(i, metadata.schema.column(i).path) for i in range(metadata.num_columns)]
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-    return frozenset(name for i, name in places if name in times and any(_reaches_end(g.column(i)) for g in groups))
+    def in_file(self, metadata: Any, schema: pa.Schema) -> Times:
+        """By the statistics; what has none may hold any value."""
+        notes = schema.metadata or {}
+        groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)] if self.known or self.whole else []
+        ends = {name for i, name in self.whole if any(_reaches_end(group.column(i)) for group in groups)}
+        known = () if _BY_SPARK in notes else self.known
+        early = {name for i, name, first in known if any(_reaches_below(group.column(i), first) for group in groups)}
+        return Times(_is_hybrid(notes), self.int96, frozenset(ends), frozenset(early))
 
 
 def _reaches_end(chunk: Any) -> bool:
@@ -60,18 +69,6 @@ def _reaches_end(chunk: Any) -> bool:
 _FIRST_DAY = -141427
 _FIRST_SECOND = -2208988800
 _PER_SECOND = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-
-
-def _early(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    """By the statistics; what has none may hold any value."""
-    if _BY_SPARK in (schema.metadata or {}):
-        return frozenset()
-    leaves = [(i, metadata.schema.column(i)) for i in range(metadata.num_columns)]
-    times = [(i, leaf.path, first) for i, leaf in leaves if (first := _first_known(leaf)) is not None]
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)] if times else []
-    top = {name: i for i, name in enumerate(schema.names)}
-    found = {path for i, path, first in times if any(_reaches_below(group.column(i), first) for group in groups)}
-    return frozenset(schema.names[top_level(path, top)] for path in found)
 
 
 def _first_known(leaf: Any) -> int | None:

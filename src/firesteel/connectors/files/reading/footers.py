@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -39,13 +39,13 @@ class FooterSource(FileSource, Generic[_F]):
         self._merges = check_merge_schema(merge_schema, self.kind)
         found, files = self._find(paths, filesystem, partitions)
         numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
-        self._footers: dict[int, _F] = for_each_file(found, numbers, self._read_footer)
+        self._footers: dict[int, _F] = for_each_file(found, numbers, self._footer_reader())
         self._have(self._agreed(found))
 
     @staticmethod
     @abstractmethod
-    def _read_footer(found: InputFiles, file: InputFile) -> _F:
-        """Raises UsageError for a file that is damaged or of another format."""
+    def _footer_reader() -> Callable[[InputFiles, InputFile], _F]:
+        """A function that reads the footer of a file, on any thread, and raises UsageError for one that is damaged or of another format."""
 
     def _agreed(self, found: InputFiles) -> pa.Schema:
         """The schema of all footers that were read. Raises UsageError if there is none."""
@@ -59,7 +59,7 @@ class FooterSource(FileSource, Generic[_F]):
         missing = [number for number in self._kept if number not in self._footers]
         if not missing:
             return
-        self._footers.update(for_each_file(self._found, missing, self._read_footer))
+        self._footers.update(for_each_file(self._found, missing, self._footer_reader()))
         self._agreed(self._found)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
+from time import perf_counter, thread_time
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from firesteel.connectors.files.paths import (
     as_filesystem,
     find_files,
     first_line,
+    is_local,
     short_name,
 )
 from firesteel.connectors.files.reading.lines import count_lines, line_blocks, stream_blocks
@@ -40,7 +41,11 @@ _T = TypeVar("_T")
 _READ_BLOCK = 4 << 20
 """Bytes read at a time where lines are counted."""
 _THREADS = 16
-"""Files that are looked at at a time."""
+"""Files that are looked at at a time, where each waits for the storage."""
+_WORKING_THREADS = 2
+"""The same where they do not: more would wait for one another, and spend on that twice the time that they work."""
+_FEW = 4
+"""Files that are looked at first, to see whether it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +299,19 @@ class FileSource:
 def for_each_file(
     found: InputFiles, numbers: Iterable[int], read: Callable[[InputFiles, InputFile], _T]
 ) -> dict[int, _T]:
-    """The results of ``read`` for these files, several at a time, by their numbers."""
+    """The results of ``read`` for these files, by their numbers; several at a time, and more where that waits for the storage."""
     numbers = list(numbers)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(numbers, pool.map(partial(read, found), [found.files[i] for i in numbers]), strict=True))
+
+    def of(some: list[int]) -> list[_T]:
+        return [read(found, found.files[i]) for i in some]
+
+    few = _FEW if is_local(found.filesystem) else 0
+    begun, worked = perf_counter(), thread_time()
+    results = of(numbers[:few])
+    waits = not few or perf_counter() - begun > 2 * (thread_time() - worked)
+    threads = _THREADS if waits else _WORKING_THREADS
+    size = -(-len(numbers) // (threads * 4)) or 1  # to hand over a file costs as much as a third of reading its footer
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(of, [numbers[i : i + size] for i in range(few, len(numbers), size)])
+        results.extend(chain.from_iterable(parts))
+    return dict(zip(numbers, results, strict=True))
