@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Listener
@@ -14,9 +15,11 @@ from py4j.java_gateway import JavaGateway
 
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.spark.driver import channel
+from firesteel.spark.driver import channel, loop
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.standing import choice, doors, small
+from firesteel.spark.storage import blob_server
+from firesteel.task.executor.blobs import put_blob
 from firesteel.task.executor.standing import UnixAddress
 from runtime_support import DiesBeside, Numbers, Seen, collected, left_behind, options, two_steps
 
@@ -246,6 +249,23 @@ class Unsendable:
 
     def __reduce__(self):
         raise TypeError("this split stays here")
+
+
+def test_a_batch_whose_blobs_take_long_begins_when_they_are_stored(session, tmp_path, monkeypatch):
+    """Although nothing else has woken the job's thread meanwhile."""
+
+    def slow(*given):
+        time.sleep(1)
+        put_blob(*given)
+
+    monkeypatch.setattr(blob_server, "put_blob", slow)
+    monkeypatch.setattr(loop, "QUIET_SECONDS", 1e6)
+    given = options(tmp_path, **{"firesteel__deployment__offload-threshold": "1 b"})
+    run = submit(two_steps(splits=6, rows=10), session, given)
+    hung = threading.Timer(120, run.cancel)
+    hung.start()
+    assert values(run.result()) == ALL
+    hung.cancel()
 
 
 def test_what_cannot_be_sent_is_its_batchs_failure(session, tmp_path):

@@ -138,3 +138,11 @@ def test_the_first_of_several_times_is_kept(ends):
     ends.lines.call_at(ends.due_at)
     ends.lines.call_at(now + 500)
     assert ends.next() == ("due", True)
+
+
+def test_a_line_that_is_closed_when_its_time_has_come_ends_at_once(ends):
+    line, other = ends.add()
+    ends.lines._due = line.close
+    ends.lines.call_at(time.monotonic() + 0.01)
+    with pytest.raises(EOFError):
+        other.recv_bytes()

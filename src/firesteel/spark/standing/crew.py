@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import ProcessError
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -176,7 +175,7 @@ class Crew:
         try:
             self._door.check(connection)
             greeting: Greeting = connection.recv()
-        except (EOFError, OSError, ProcessError, ValueError):  # a stranger, or gone already
+        except Exception:  # a stranger, or gone already
             connection.close()
         else:
             self._meets(connection, greeting)

@@ -19,7 +19,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-_HEAD = struct.Struct("!i")
+_HEAD, _LONG = struct.Struct("!i"), struct.Struct("!Q")
+_SHORT_BYTES = (1 << 31) - 1
+"""Longer messages are sent with -1 and a longer number before them. None comes."""
 _READ_BYTES = 1 << 16
 _COPIED_BYTES = 1 << 14
 """From so many bytes on a second write costs less than a copy."""
@@ -48,7 +50,7 @@ class Line:
         """Returns at once: what the other end does not take now it gets later, and where that is gone, ``ended`` will tell. Any thread."""
         with self._sending:
             is_next = not self._outbox
-            head = _HEAD.pack(len(message))
+            head = _head(len(message))
             parts = (head + message,) if len(message) < _COPIED_BYTES else (head, message)
             self._outbox.extend(map(memoryview, parts))
             if is_next and self._flushed():
@@ -124,6 +126,10 @@ class Line:
         return True
 
 
+def _head(length: int) -> bytes:
+    return _HEAD.pack(length) if length <= _SHORT_BYTES else _HEAD.pack(-1) + _LONG.pack(length)
+
+
 class Lines:
     """All lines of a job. ``due`` is called in their thread when the time has come that :meth:`call_at` was told; it says the next one there."""
 
@@ -171,7 +177,7 @@ class Lines:
                 self._wakes.send(b"\0")
 
     def _listen(self) -> None:
-        with self._selector, self._awake, self._wakes:
+        with self._selector, self._awake:  # the other end is not closed, for somebody may be waking this
             while self._known or self._changed or not self._is_closed:
                 self._look()
 
@@ -183,11 +189,11 @@ class Lines:
                     self._awake.recv(_READ_BYTES)
             elif not key.data.is_closing:
                 self._serve(key.data, events)
-        while self._changed:
-            self._settle(self._changed.popleft())
         if time.monotonic() >= self._at:
             self._at = math.inf
             self._due()
+        while self._changed:  # last, for what is done here wakes nobody
+            self._settle(self._changed.popleft())
 
     def _serve(self, line: Line, events: int) -> None:
         if events & selectors.EVENT_WRITE:
@@ -210,7 +216,15 @@ class Lines:
         if line.is_closing:
             self._forget(line)
             return
-        known, events = self._known.get(line.fd), line.events
+        try:
+            self._listen_to(line, line.events)
+        except OSError:  # the machine has no room for one more
+            _log.exception("a standing task cannot be listened to")
+            self._forget(line)
+            line.ended(line)
+
+    def _listen_to(self, line: Line, events: int) -> None:
+        known = self._known.get(line.fd)
         if known is None:
             self._selector.register(line.fd, events, line)
         elif known[1] != events:

@@ -49,7 +49,7 @@ WORKING_SECONDS = 0.5
 """After so long a task goes although something waits; the next one is asked for RELIEF_SECONDS before."""
 RELIEF_SECONDS = 0.06
 MOST = 100
-"""A standing task costs its driver two threads and two file descriptors. What would keep more of them busy is a Spark job."""
+"""A standing task costs its driver a thread and a file descriptor. What would keep more of them busy is a Spark job."""
 _log = logging.getLogger("firesteel.spark")
 _unreached: set[str] = set()
 """Spark applications whose executors could not connect: they are not asked again."""
@@ -240,6 +240,9 @@ class SmallStandingTasks:
         with suppress(Exception):  # as whoever takes it will see
             work.prepare()
         self._offer(work)
+        with self._lock:
+            if not self._closed:
+                self._ask_for(self._short())  # the job's thread, which had nothing to wait for, may sleep
 
     def _meets(self, connection: Connection, greeting: Greeting) -> None:
         """A standing task has come."""
@@ -354,6 +357,8 @@ class SmallStandingTasks:
         turn, greeting = member.turn, member.greeting
         if greeting is not None:
             member.dead, member.node = greeting.task, greeting.node
+        if turn is None and member.line is not None:
+            member.line.close()  # else what it runs may speak yet
         member.turn = member.greeting = member.line = member.idle_until = None
         if turn is None:
             return
@@ -456,7 +461,7 @@ class SmallStandingTasks:
         """True where the batch would keep too many busy, or Spark would start executors for it if it was a Spark job."""
         slots = self._in.slots.count
         with self._lock:
-            wanted = len(self._waiting) + len(batch.subtasks)
+            wanted = sum(len(work.waiting) for work in self._waiting.works()) + len(batch.subtasks)
         return min(wanted, slots) > MOST or (self._in.grows and wanted > slots)
 
     def _has_crew(self) -> bool:

@@ -30,11 +30,12 @@ class Work:
 
     @property
     def must_wait(self) -> bool:
-        """Blobs are being stored: :meth:`prepare` takes a while."""
-        return any(gate.offloaded for deploy in self.batch.deploys for gate in deploy.gates)
+        """:meth:`prepare` may take a while: blobs are being stored, or there are splits to be pickled."""
+        offloaded = (gate.offloaded for deploy in self.batch.deploys for gate in deploy.gates)
+        return any(offloaded) or any(map(len, self.code.splits))
 
     def prepare(self) -> None:
-        """Waits for the blobs. Raises what cannot be sent."""
+        """Waits for the blobs, and makes what is to be sent. Raises what cannot be."""
         _ = self.code_message, self._descriptors
 
     @cached_property
