@@ -5,11 +5,12 @@ pyarrow has no such put. On S3, and what speaks like it, ``boto3`` has (``If-Non
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firesteel.errors import UsageError
 from firesteel.extras import command
@@ -72,11 +73,18 @@ class _S3Put:
 
 
 def _client_of(url: str) -> Any:
-    """With the key that the URL has; all else boto3 finds as other programs do."""
+    """With the key, the endpoint and the region that the URL has, as pyarrow takes them from it; all else boto3 finds as other programs do."""
     import boto3
 
     parts = urlsplit(url)
+    how = dict(parse_qsl(parts.query))
     given: dict[str, Any] = {}
     if parts.username and parts.password:
-        given = {"aws_access_key_id": unquote(parts.username), "aws_secret_access_key": unquote(parts.password)}
+        given |= {"aws_access_key_id": unquote(parts.username), "aws_secret_access_key": unquote(parts.password)}
+    if "endpoint_override" in how:
+        endpoint = how["endpoint_override"]
+        given["endpoint_url"] = endpoint if "://" in endpoint else f"{how.get('scheme', 'https')}://{endpoint}"
+    region = how.get("region") or os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+    if region:  # boto3 itself does not look at the last one
+        given["region_name"] = region
     return boto3.client("s3", **given)

@@ -71,7 +71,7 @@ from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, s
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.standing.choice import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
-from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
+from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_root, storage_root
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base
 
 EXIT_SECONDS = 8.0
@@ -215,6 +215,7 @@ def _made(
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
     root, filesystem = storage_root(options, shared=not local), options[STORAGE_FILESYSTEM]
+    reached_root(root, filesystem)
     if not ours:
         ship(context)
     opener = set() if filesystem is None else {filesystem.partition(":")[0]}

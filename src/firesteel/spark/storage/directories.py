@@ -43,11 +43,12 @@ from firesteel.recovery.retention import (
 )
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import open_location
+from firesteel.results.storage.filesystem import inside, open_location
 from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
 from firesteel.spark.storage.cleaning import quietly
+from firesteel.spark.storage.reaching import require_store
 from firesteel.spark.storage.space import Space, files_below, superseded
 
 REMOVED = ".removed"
@@ -113,7 +114,7 @@ class JobStorage:
         self.reusable = reusable
         self._filesystem = filesystem
         self._name = directory_name(job_id, epoch if ResultStore(root, filesystem).is_local else 1)
-        self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
+        self.store = ResultStore(inside(root, self._name), filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
         self._use: Use | None = None
@@ -322,7 +323,7 @@ class JobStorage:
     def _remove(self, directory: str, *, abandons: bool = False) -> bool:
         """Removes the directory of a job that has ended, unless somebody uses it or goes on with the job. ``abandons``: and what it had staged for its sinks.
         Raises OSError, FiresteelError."""
-        orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
+        orphan = ResultStore(inside(self.root, directory), self._filesystem)
         folder = log_folder(self.root, self._filesystem)
         if folder is not None and not end_uses(folder / directory):
             return False
@@ -413,7 +414,7 @@ def _remove_scratch(directory: Path) -> None:
 
 def kept_folder(root: str) -> Path | ObjectPath:
     """The root of results as logs are kept in it. Raises UsageError where no log can be."""
-    fs, path = open_root(root)
+    fs, path = reached_root(root)
     return ObjectPath(fs, path, root, exclusive_put(root)) if "://" in root else Path(path)
 
 
@@ -463,6 +464,14 @@ def private_directory() -> Path:
             hint=f"Remove it, or set {STORAGE_DIR.key} to a directory of your own.",
         )
     return path
+
+
+def reached_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
+    """As ``open_root``, of a store that answers. Raises UsageError."""
+    fs, path = open_root(root, filesystem)
+    if filesystem is None:
+        require_store(fs, path, root)
+    return fs, path
 
 
 def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
