@@ -1,12 +1,13 @@
-"""Objects that are put only where there is none: the one step of an object store that two drivers cannot both take.
+"""Objects that are put only where there is none, or still the one that was looked at: the steps of an object store that two drivers cannot both take.
 
-pyarrow has no such put. On S3, and what speaks like it, ``boto3`` has (``If-None-Match: *``).
+pyarrow has no such put. On S3, and what speaks like it, ``boto3`` has (``If-None-Match: *``, ``If-Match``).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from firesteel.errors import UsageError
 from firesteel.extras import command
 
-_THERE_ALREADY = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_GONE = ("NoSuchKey", "NotFound", "404")
 
 
 class ExclusivePut(Protocol):
@@ -23,6 +25,14 @@ class ExclusivePut(Protocol):
 
     def create(self, path: str, data: bytes) -> bool:
         """False: there is an object already. Raises OSError."""
+        ...
+
+    def tag(self, path: str) -> str:
+        """Of the object's content as it is now; empty: there is none. Raises OSError."""
+        ...
+
+    def replace(self, path: str, data: bytes, tag: str) -> bool:
+        """False: the object has another tag by now, or is gone. Raises OSError."""
         ...
 
 
@@ -51,18 +61,33 @@ class _S3Put:
         self._made: Any = None
 
     def create(self, path: str, data: bytes) -> bool:
+        return self._asked("put_object", path, _REFUSED, Body=data, IfNoneMatch="*") is not None
+
+    def tag(self, path: str) -> str:
+        found = self._asked("head_object", path, _GONE)
+        return "" if found is None else found["ETag"]
+
+    def replace(self, path: str, data: bytes, tag: str) -> bool:
+        try:
+            return self._asked("put_object", path, (*_REFUSED, *_GONE), Body=data, IfMatch=tag) is not None
+        except OSError as error:
+            if "NotImplemented" not in str(error):
+                raise
+            return self._asked("put_object", path, (), Body=data) is not None  # this store knows the other condition alone
+
+    def _asked(self, what: str, path: str, refused: Collection[str], **given: Any) -> Any:
+        """None: refused by one of these codes. Raises OSError."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         bucket, _, key = path.partition("/")
         try:
-            self._client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+            return getattr(self._client, what)(Bucket=bucket, Key=key, **given)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _THERE_ALREADY:
-                return False
+            if error.response.get("Error", {}).get("Code") in refused:
+                return None
             raise OSError(str(error)) from error
         except BotoCoreError as error:
             raise OSError(str(error)) from error
-        return True
 
     @property
     def _client(self) -> Any:
