@@ -39,7 +39,7 @@ def open_location(url: str, function: str | None = None) -> tuple[Any, str]:
 
 
 def inside(url: str, name: str) -> str:
-    """What lies under ``name`` in the place ``url``: what a URL says after its path of how the store is reached stays behind that."""
+    """The place under ``name`` in the place ``url``: after its path a URL may say how the store is reached, and that stays behind the name."""
     path, mark, how = url.partition("?") if "://" in url else (url, "", "")
     return f"{path.rstrip('/')}/{name}{mark}{how}"
 

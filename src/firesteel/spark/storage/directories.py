@@ -472,6 +472,13 @@ def storage_root(options: Options, *, shared: bool) -> str:
     return directory if "://" in directory else str(Path(directory).expanduser().absolute())
 
 
+def reached_storage(options: Options, *, shared: bool) -> tuple[str, str | None]:
+    """As ``storage_root``, of a store that answers, and the function that opens it. Raises UsageError."""
+    root, filesystem = storage_root(options, shared=shared), options[STORAGE_FILESYSTEM]
+    reached_root(root, filesystem)
+    return root, filesystem
+
+
 def private_directory() -> Path:
     """This user's own directory under the machine's temporary directory; refuses one that someone else made."""
     path = Path(tempfile.gettempdir()) / f"firesteel-{os.getuid()}"

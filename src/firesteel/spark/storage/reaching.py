@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,12 +34,14 @@ def require_store(fs: Any, path: str, root: str) -> None:
             require_bucket(fs, _plain(root))
         except UsageError as error:
             missing = f"there is no bucket '{bucket_of(_plain(root))}'"
-            raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {missing}.", hint=error.hint) from None
+            raise UsageError(
+                f"Results between steps cannot lie at {mask_text(root)}: {missing}.", hint=error.hint
+            ) from None
     _reached.add(root)
 
 
 @contextmanager
-def told_of(root: str) -> Iterator[None]:
+def told_of(root: str) -> Generator[None]:
     """Tells an OSError that an object store has given as a StorageError; one of a file system stays as it is."""
     try:
         yield
