@@ -116,6 +116,13 @@ def expected(*, plus=0, more=1, times=1, rate=2, weights=(1,) * KEYS, fee=0):
     return [{"h": h, "t": t} for h, t in sorted(halves.items())]
 
 
+def forget_marks(folder: Path) -> None:
+    """Of executions that have begun: there are none from here on."""
+    (folder / "marks").mkdir(exist_ok=True)
+    for mark in (folder / "marks").iterdir():
+        mark.unlink()
+
+
 class Runs:
     """Jobs of a script in one folder."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -42,6 +43,33 @@ def s3_server() -> Iterator[dict[str, str]]:
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Variables of the environment, as users set them, for a server of its own."""
+    with s3_server() as variables:
+        yield variables
+
+
+@pytest.fixture
+def s3(server, monkeypatch):
+    """These variables, set for this process, too."""
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+def new_bucket():
+    """Returns the name of a bucket of the test's own, and the file system that it is in."""
+    name = f"b-{uuid.uuid4().hex[:12]}"
+    return name, make_bucket(name)
+
+
+def files_of(fs, path):
+    """The paths of all that lies below."""
+    infos = fs.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+    return [info.path for info in infos if info.type is pafs.FileType.File]
 
 
 def make_bucket(name):

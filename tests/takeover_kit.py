@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from contextlib import contextmanager
 
 import pyarrow.fs as pafs
@@ -17,7 +16,7 @@ from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import FoundJob, take_over
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
-from s3_server import make_bucket, s3_server
+from s3_server import new_bucket, s3_server
 
 
 class LocalPut:
@@ -42,9 +41,7 @@ def store_of(kind, folder, monkeypatch):
     with s3_server() as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        bucket = f"b-{uuid.uuid4().hex[:12]}"
-        url = f"s3://{bucket}/results"
-        make_bucket(bucket)
+        url = f"s3://{new_bucket()[0]}/results"
         fs, path = pafs.FileSystem.from_uri(url)
         yield ObjectPath(fs, path, url, exclusive_put(url))
         exclusive_put.cache_clear()

@@ -9,6 +9,7 @@ import pytest
 
 import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
+from s3_server import s3, server  # noqa: F401 (fixtures)
 
 
 def pytest_generate_tests(metafunc):

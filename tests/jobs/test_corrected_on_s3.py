@@ -6,18 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
 
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from corrected_kit import FAILS, SCRIPT, expected, until, write_input
+from corrected_kit import FAILS, SCRIPT, expected, forget_marks, until, write_input
 from dying_kit import PATHS, begun, ended, firesteel
 from firesteel.cli.main import app
 from firesteel.results.storage import owner
-from s3_server import make_bucket, s3_server
+from s3_server import files_of, new_bucket
 
 pytestmark = pytest.mark.full
 
@@ -57,27 +55,17 @@ if __name__ == "__main__":
 FIXED = JOB.replace(FAILS, "")
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as variables:
-        yield variables
-
-
 class Bucket:
     """A script, its input, and the place of its results."""
 
     def __init__(self, folder):
         self.folder, self.script = folder, folder / "job.py"
-        name = f"b-{uuid.uuid4().hex[:12]}"
-        self.fs = make_bucket(name)
+        name, self.fs = new_bucket()
         self.url, self.path = f"s3://{name}/r", f"{name}/r"
 
     def begin(self, text, *flags, **environment):
         """A driver in a process of its own. Forgets the marks of the one before."""
-        marks = self.folder / "marks"
-        marks.mkdir(exist_ok=True)
-        for mark in marks.iterdir():
-            mark.unlink()
+        forget_marks(self.folder)
         self.script.write_text(text)
         return begun(self.script, self.folder, self.url, flags=flags, **environment)
 
@@ -103,8 +91,7 @@ class Bucket:
         return {path.name.split("-")[0] for path in (self.folder / "marks").iterdir()}
 
     def left(self):
-        infos = self.fs.get_file_info(pafs.FileSelector(self.path, recursive=True, allow_not_found=True))
-        return [info.path for info in infos if info.type is pafs.FileType.File]
+        return files_of(self.fs, self.path)
 
     def said(self, *words):
         """By a command in a process of its own, as one that runs a script must be."""
@@ -127,9 +114,7 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(server, tmp_path, monkeypatch):
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
+def bucket(s3, tmp_path):
     write_input(tmp_path)
     return Bucket(tmp_path)
 

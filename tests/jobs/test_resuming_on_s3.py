@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
 
-import pyarrow.fs as pafs
 import pytest
 
 from dying_kit import begun, ended, firesteel
-from s3_server import make_bucket, s3_server
+from s3_server import files_of, new_bucket
 
 pytestmark = pytest.mark.full
 
@@ -55,19 +53,10 @@ if __name__ == "__main__":
 EXPECTED = f"{sorted(2 * [sum(range(k, 70, 7)) for k in range(7)])}\n"
 
 
-@pytest.fixture(scope="module")
-def server():
-    with s3_server() as variables:
-        yield variables
-
-
 @pytest.fixture
-def run(server, tmp_path, monkeypatch):
+def run(s3, tmp_path):
     """Begins a driver in a process of its own."""
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"b-{uuid.uuid4().hex[:12]}"
-    make_bucket(bucket)
+    bucket, fs = new_bucket()
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
 
@@ -75,13 +64,8 @@ def run(server, tmp_path, monkeypatch):
         return begun(script, tmp_path, f"s3://{bucket}/r", flags=flags, **environment)
 
     begin.url = f"s3://{bucket}/r"
+    begin.left = lambda: files_of(fs, f"{bucket}/r")
     return begin
-
-
-def left_over(url):
-    fs, path = pafs.FileSystem.from_uri(url)
-    infos = fs.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-    return [info.path for info in infos if info.type is pafs.FileType.File]
 
 
 def kept(run, command, *arguments):
@@ -98,7 +82,7 @@ def test_a_killed_driver(run, dies):
     assert "driver died" in listed or "began to publish" in listed, listed
     end = ended(run("--resume"))
     assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
-    assert left_over(run.url) == []
+    assert run.left() == []
 
 
 def test_a_frozen_driver_that_wakes_up_when_another_has_the_job(run):
@@ -114,10 +98,10 @@ def test_a_frozen_driver_that_wakes_up_when_another_has_the_job(run):
 def test_what_is_kept_is_removed(run):
     assert ended(run(DIES="after group 3")).returncode == -9
     assert "Removed 1 thing" in kept(run, "clean", "--results", "--yes")
-    assert left_over(run.url) == []
+    assert run.left() == []
 
 
 def test_an_undisturbed_run(run):
     end = ended(run())
     assert (end.returncode, end.stdout) == (0, EXPECTED), end.stderr
-    assert left_over(run.url) == []
+    assert run.left() == []

@@ -55,6 +55,7 @@ class Mapped:
         self._context, self._parts, self._function, self._jrdd = context, parts, function, self
 
     def glom(self) -> Mapped:
+        """Its partitions as rows; nobody counts them but to have them computed."""
         return self
 
     def count(self) -> int:

@@ -9,6 +9,7 @@ from tools.spark_archive import set_options
 
 import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
+from s3_server import s3, server  # noqa: F401 (fixtures)
 
 
 @pytest.hookimpl(trylast=True)  # once the folder for temporary files is known

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import urllib.request
-import uuid
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -15,7 +14,7 @@ from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.spark.storage.cleaning import late
-from s3_server import make_bucket, s3_server
+from s3_server import new_bucket
 
 pytestmark = pytest.mark.spark
 
@@ -24,21 +23,15 @@ TABLE = pa.table({"k": range(1000), "s": [f"row {i}" for i in range(1000)]}, sch
 
 
 @pytest.fixture(scope="module")
-def server():
-    """Variables of the environment, as users set them, for a server of its own."""
-    with s3_server() as variables:
-        yield variables
-        late.run_all()  # results that lie in the store until the process ends
+def server(server):
+    yield server
+    late.run_all()  # results that lie in the store until the process ends
 
 
 @pytest.fixture
-def bucket(server, monkeypatch):
-    """The URL of a bucket of its own; the variables are set for this process."""
-    for name, value in server.items():
-        monkeypatch.setenv(name, value)
-    name = f"b-{uuid.uuid4().hex[:12]}"
-    make_bucket(name)
-    return f"s3://{name}"
+def bucket(s3):
+    """The URL of a bucket of its own."""
+    return f"s3://{new_bucket()[0]}"
 
 
 def names(url):

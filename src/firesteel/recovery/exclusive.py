@@ -1,20 +1,23 @@
-"""Objects that are put only where there is none: the one step of an object store that two drivers cannot both take.
+"""Objects that are put only where there is none, or still the one that was looked at: the steps of an object store that two drivers cannot both take.
 
-pyarrow has no such put. On S3, and what speaks like it, ``boto3`` has (``If-None-Match: *``).
+pyarrow has no such put. On S3, and what speaks like it, ``boto3`` has (``If-None-Match: *``, ``If-Match``).
 """
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Collection
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firesteel.errors import UsageError
 from firesteel.extras import command
 
-_THERE_ALREADY = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_GONE = ("NoSuchKey", "NotFound", "404")
 
 
 class ExclusivePut(Protocol):
@@ -22,6 +25,14 @@ class ExclusivePut(Protocol):
 
     def create(self, path: str, data: bytes) -> bool:
         """False: there is an object already. Raises OSError."""
+        ...
+
+    def tag(self, path: str) -> str:
+        """Of the object's content as it is now; empty: there is none. Raises OSError."""
+        ...
+
+    def replace(self, path: str, data: bytes, tag: str) -> bool:
+        """False: the object has another tag by now, or is gone. Raises OSError."""
         ...
 
 
@@ -50,18 +61,34 @@ class _S3Put:
         self._made: Any = None
 
     def create(self, path: str, data: bytes) -> bool:
+        return self._asked("put_object", path, _REFUSED, Body=data, IfNoneMatch="*") is not None
+
+    def tag(self, path: str) -> str:
+        found = self._asked("head_object", path, _GONE)
+        return "" if found is None else found["ETag"]
+
+    def replace(self, path: str, data: bytes, tag: str) -> bool:
+        try:
+            return self._asked("put_object", path, (*_REFUSED, *_GONE), Body=data, IfMatch=tag) is not None
+        except OSError as error:
+            if "NotImplemented" not in str(error):
+                raise
+            self._asked("put_object", path, (), Body=data)  # this store knows the other condition alone
+            return True
+
+    def _asked(self, what: str, path: str, refused: Collection[str], **given: Any) -> Any:
+        """None: refused by one of these codes. Raises OSError."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         bucket, _, key = path.partition("/")
         try:
-            self._client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+            return getattr(self._client, what)(Bucket=bucket, Key=key, **given)
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _THERE_ALREADY:
-                return False
+            if error.response.get("Error", {}).get("Code") in refused:
+                return None
             raise OSError(str(error)) from error
         except BotoCoreError as error:
             raise OSError(str(error)) from error
-        return True
 
     @property
     def _client(self) -> Any:
@@ -72,11 +99,18 @@ class _S3Put:
 
 
 def _client_of(url: str) -> Any:
-    """With the key that the URL has; all else boto3 finds as other programs do."""
+    """With the key, the endpoint and the region that the URL has, as pyarrow takes them from it; all else boto3 finds as other programs do."""
     import boto3
 
     parts = urlsplit(url)
+    how = dict(parse_qsl(parts.query))
     given: dict[str, Any] = {}
     if parts.username and parts.password:
-        given = {"aws_access_key_id": unquote(parts.username), "aws_secret_access_key": unquote(parts.password)}
+        given |= {"aws_access_key_id": unquote(parts.username), "aws_secret_access_key": unquote(parts.password)}
+    if "endpoint_override" in how:
+        endpoint = how["endpoint_override"]
+        given["endpoint_url"] = endpoint if "://" in endpoint else f"{how.get('scheme', 'https')}://{endpoint}"
+    region = how.get("region") or os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+    if region:  # boto3 itself does not look at the last one
+        given["region_name"] = region
     return boto3.client("s3", **given)

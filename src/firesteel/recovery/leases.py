@@ -210,12 +210,16 @@ def last_lease(directory: ObjectPath) -> float:
 
 
 def end_own(directory: ObjectPath, epoch: int) -> bool:
-    """Returns whether the driver of this epoch is the last one of the job yet; from here on nobody can go on with it then. Raises OSError."""
+    """Returns whether the driver of this epoch is the last one of the job yet; from here on nobody can go on with it then: its log is ended, and has no beginning, so that what a deletion
+    leaves of the rest for a moment, or for good if its process dies, is never read as a shorter log. Raises OSError."""
     found = segments(directory / LOG)
     if 0 not in found:  # there is no log, or it was ended
         return True
     number = _next(directory, found, epoch)
-    return number is not None and end_log(directory / LOG, number)
+    if number is None or not end_log(directory / LOG, number):
+        return False
+    first_segment(directory / LOG).remove()
+    return True
 
 
 def is_own(directory: ObjectPath, epoch: int) -> bool:

@@ -133,6 +133,10 @@ class ObjectPath:
             self.put.create(self.path, data) or self.read_bytes() == data
         )  # a try that seemed to fail may have succeeded
 
+    def tag(self) -> str:
+        """Of what it is now (``ExclusivePut.tag``). Raises OSError."""
+        return self.put.tag(self.path)
+
     def _at(self, path: str) -> ObjectPath:
         return ObjectPath(self.fs, path, self.url, self.put)
 
@@ -152,7 +156,7 @@ class SegmentLog:
     """Each group costs a request."""
 
     def __init__(self, directory: ObjectPath, begin: int = 0) -> None:
-        self._directory, self._next = directory, begin
+        self._directory, self._begin, self._next = directory, begin, begin
         self._written = time.monotonic()
 
     def put(self, name: str, data: bytes) -> None:
@@ -172,6 +176,9 @@ class SegmentLog:
     def verify(self) -> None:
         """The driver that took the job over may have finished it, and removed all of the log."""
         if self._directory.fs.get_file_info((self._directory / _segment(0)).path).type is pafs.FileType.NotFound:
+            if self._next > self._begin:
+                with suppress(OSError):  # whoever has removed the rest did not see it
+                    (self._directory / _segment(self._next - 1)).remove()
             raise FencedError(
                 "The job's log is gone: another driver has taken the job over, or its directory was removed."
             )

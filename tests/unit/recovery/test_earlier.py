@@ -78,6 +78,20 @@ def test_the_fold_of_a_log():
     assert [job.subtasks(vertex) for vertex in (0, 1, 2)] == [2, 1, 0]
 
 
+def test_executions_that_one_standing_task_has_run_are_not_lost_together():
+    """They have one token."""
+    missed = ev.FailureCause(ev.FailureKind.PARTITION, "gone", dataset=7, partition=2, attempt=0, token=10)
+    entries = [
+        list(deployed(0, (0, 1, 2, 3), (0, 0, 0, 0), (A, A, A, A))),
+        [finished(0, (0, 1, 2, 3), (0, 0, 0, 0), (10, 10, 10, 10))],
+        [told(ev.PartitionsLost(at=5.0, dataset=7, partitions=ints(1), attempts=ints(0), tokens=ints(10)))],
+        [told(ev.OutputsLost(at=5.0, vertex=1, subtasks=ints(3), attempts=ints(0), tokens=ints(10)))],
+        [told(ev.OutputsLost(at=5.0, vertex=0, subtasks=ints(0), attempts=ints(0), tokens=ints(10)))],
+        [told(ev.ExecutionsFailed(at=6.0, vertex=1, subtasks=ints(0), attempts=ints(0), cause=missed))],
+    ]
+    assert [one.subtask for one in earlier_job(entries).finished] == [3]
+
+
 def test_an_execution_is_used_once_and_one_that_is_whole_before_others(tmp_path):
     entries = [
         list(deployed(0, (0, 1, 2), (0, 0, 0), (A, A, A))),

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.recovery import leases
+from firesteel.recovery import exclusive, leases
 from firesteel.recovery.leases import end_own, is_own
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.objects import ObjectPath, first_segment
@@ -22,6 +22,7 @@ from firesteel.results.storage.owner import ENDED, myself
 from firesteel.scheduler.recovery.records import Alive, Ended
 from firesteel.spark.recovery.corrections import corrected
 from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.storage import directories
 from firesteel.spark.storage.directories import JobStorage, Place
 from takeover_kit import begun, entry, store_of
 
@@ -362,6 +363,54 @@ def test_a_parted_driver_marks_and_removes_nothing_that_may_be_its_successors(bu
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("does", ["keep", "claim"])
+def test_a_driver_that_freezes_before_it_marks_writes_over_no_mark_of_its_successor(bucket, monkeypatch, does):
+    """It has just seen that the job is its own."""
+    job, old = ended(bucket), storage(bucket)
+    old._mark()
+    found = find_job(bucket, "j")
+
+    def frozen(directory, epoch):
+        monkeypatch.setattr(directories, "is_own", is_own)
+        was_own = is_own(directory, epoch)
+        taken = take_over(found)
+        storage(bucket, epoch=taken.epoch).claim()
+        return was_own
+
+    monkeypatch.setattr(directories, "is_own", frozen)
+    getattr(old, does)()
+    assert mark_beside(job)[EPOCH] == 2 and ENDED not in mark_beside(job)
+
+
+@pytest.mark.full
+def test_marks_on_a_store_that_has_no_such_condition(bucket, monkeypatch):
+    job, own = ended(bucket), storage(bucket)
+    own._mark()
+    asked = exclusive._S3Put._asked
+
+    def refusing(self, what, path, refused, **given):
+        if "IfMatch" in given:
+            raise OSError("An error occurred (NotImplemented) when calling the PutObject operation")
+        return asked(self, what, path, refused, **given)
+
+    monkeypatch.setattr(exclusive._S3Put, "_asked", refusing)
+    assert own.keep() and mark_beside(job)[ENDED]
+
+
+def test_what_is_left_of_a_job_as_it_is_removed_is_no_shorter_log(root):
+    """Whoever removes it dies when the last objects of the log are gone, its end among them."""
+    job = ended(root)
+    found = find_job(root, "j")
+    assert end_own(job, 1)
+    for name in sorted(names(job / "log"))[-2:]:
+        (job / "log" / name).remove()
+    with pytest.raises(UsageError, match="There is nothing of job j"):
+        find_job(root, "j")
+    with pytest.raises(UsageError, match="taken over by another driver, or removed, just now"):
+        take_over(found)
+
+
+@pytest.mark.full
 def test_what_goes_on_is_not_swept(bucket):
     """A sweep has seen that the time of a job is over, when another driver takes it over."""
     job = ended(bucket, **{RETAIN: 3600.0})
@@ -386,6 +435,7 @@ def test_a_driver_whose_job_was_removed_writes_no_more(bucket):
     with pytest.raises(FencedError):
         log.append(entry(Alive(1.0)))
         log.verify()
+    assert bucket.files_below() == []
 
 
 @pytest.mark.full

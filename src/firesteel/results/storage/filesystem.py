@@ -38,6 +38,12 @@ def open_location(url: str, function: str | None = None) -> tuple[Any, str]:
     return fs, path.rstrip("/")
 
 
+def inside(url: str, name: str) -> str:
+    """The place under ``name`` in the place ``url``: after its path a URL may say how the store is reached, and that stays behind the name."""
+    path, mark, how = url.partition("?") if "://" in url else (url, "", "")
+    return f"{path.rstrip('/')}/{name}{mark}{how}"
+
+
 def path_of(url: str) -> str:
     """The path that a user's file system is asked for: of a URL what follows the scheme, of a directory all of it."""
     parts = urlsplit(url)

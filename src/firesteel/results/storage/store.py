@@ -23,7 +23,7 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import first_line, open_location
+from firesteel.results.storage.filesystem import first_line, inside, open_location
 from firesteel.results.storage.retry import PAUSES, passes, rest, retried
 
 DELETE_THREADS = 8
@@ -142,7 +142,7 @@ class ResultStore:
 
     def within(self, name: str) -> ResultStore:
         """A directory inside this one, which goes with it; to be made by ``create``."""
-        return ResultStore(f"{self.url}/{name}", self._filesystem)
+        return ResultStore(inside(self.url, name), self._filesystem)
 
     @property
     def is_local(self) -> bool:

@@ -69,19 +69,21 @@ def earlier_job(entries: Iterable[Sequence[AnyLogRecord]]) -> EarlierJob:
     fold = _Fold()
     for record in (record for entry in entries for record in entry):
         fold.take(record)
-    found = [one for one in fold.finished() if one.token not in fold.lost]
+    found = [one for one in fold.finished() if not fold.is_lost(one)]
     return EarlierJob(found, fold.parallelism, fold.at)
 
 
 class _Fold:
     def __init__(self) -> None:
         self.parallelism: dict[int, int] = {}
-        self.lost: set[int] = set()
-        """Tokens of what could not be read any more."""
         self.at = 0.0
         self._inputs: dict[Execution, bytes] = {}
         self._known: dict[Execution, Identified] = {}
         self._events: list[e.ExecutionsFinished] = []
+        self._lost_partitions: set[tuple[int, int, int]] = set()
+        """Data set, partition and token: executions of one standing task have one token."""
+        self._lost_executions: set[tuple[int, int, int]] = set()
+        """Vertex, subtask and token."""
 
     def take(self, record: AnyLogRecord) -> None:
         match record:
@@ -104,12 +106,22 @@ class _Fold:
         match event:
             case e.ExecutionsFinished():
                 self._events.append(event)
-            case e.PartitionsLost() | e.OutputsLost():
-                self.lost.update(event.tokens.tolist())
+            case e.PartitionsLost():
+                places = zip(event.partitions.tolist(), event.tokens.tolist(), strict=True)
+                self._lost_partitions.update((event.dataset, *place) for place in places)
+            case e.OutputsLost():
+                places = zip(event.subtasks.tolist(), event.tokens.tolist(), strict=True)
+                self._lost_executions.update((event.vertex, *place) for place in places)
             case e.ExecutionsFailed() if event.cause.token >= 0:
-                self.lost.add(event.cause.token)
+                self._lost_partitions.add((event.cause.dataset, event.cause.partition, event.cause.token))
             case _:
                 pass
+
+    def is_lost(self, one: FinishedExecution) -> bool:
+        """Returns whether any of its output could not be read any more."""
+        if (one.vertex, one.subtask, one.token) in self._lost_executions:
+            return True
+        return any((dataset, one.subtask, one.token) in self._lost_partitions for dataset in one.datasets)
 
     def finished(self) -> Iterator[FinishedExecution]:
         for event in self._events:

@@ -36,7 +36,6 @@ from firesteel.options import (
     NODE_VARIABLE,
     RETAIN_AT_MOST,
     SPECULATIVE_ENABLED,
-    STORAGE_FILESYSTEM,
     Options,
 )
 from firesteel.recovery.log import FencedError
@@ -71,7 +70,7 @@ from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, s
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.standing.choice import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
-from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
+from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_storage
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base
 
 EXIT_SECONDS = 8.0
@@ -214,7 +213,7 @@ def _made(
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
-    root, filesystem = storage_root(options, shared=not local), options[STORAGE_FILESYSTEM]
+    root, filesystem = reached_storage(options, shared=not local)
     if not ours:
         ship(context)
     opener = set() if filesystem is None else {filesystem.partition(":")[0]}

@@ -43,11 +43,12 @@ from firesteel.recovery.retention import (
 )
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import open_location
+from firesteel.results.storage.filesystem import inside, open_location
 from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
 from firesteel.spark.storage.cleaning import quietly
+from firesteel.spark.storage.reaching import require_store
 from firesteel.spark.storage.space import Space, files_below, superseded
 
 REMOVED = ".removed"
@@ -113,7 +114,7 @@ class JobStorage:
         self.reusable = reusable
         self._filesystem = filesystem
         self._name = directory_name(job_id, epoch if ResultStore(root, filesystem).is_local else 1)
-        self.store = ResultStore(f"{root.rstrip('/')}/{self._name}", filesystem)
+        self.store = ResultStore(inside(root, self._name), filesystem)
         self._application = application
         self._fs, self._path = open_root(root, filesystem)
         self._use: Use | None = None
@@ -126,7 +127,12 @@ class JobStorage:
 
     def claim(self) -> None:
         """Marks the directory, which was another driver's, as this one's, and removes what that one's tasks had spilled. Raises StorageError."""
-        self._mark()
+        try:
+            tag = retried(self._own_tag)
+        except OSError as error:
+            raise self._not_marked(error) from error
+        if tag is not None:  # else the log tells soon that it is another one's
+            self._mark(tag=tag)
         for epoch in range(1, self.epoch if self.store.is_local else 1):
             before = f"{self._path}/{directory_name(self.job_id, epoch)}"
             with suppress(OSError):
@@ -156,16 +162,21 @@ class JobStorage:
             files = files_below(folder) if finished else {}
             size = {FINISHED: True, BYTES: sum(files.values())} if finished else {}
             origins = {} if reusable is None else reusable.of_bases(bases, self.job_id).entries()
-            if self._is_own(folder):
-                self._mark({RETAIN: retain, ENDED: True, **origins, **size})
+            tag = None
+            with suppress(OSError):
+                tag = self._own_tag()
+            if tag is not None:
+                self._mark({RETAIN: retain, ENDED: True, **origins, **size}, tag)
             return True
         return False
 
-    def _is_own(self, folder: Path | ObjectPath) -> bool:
-        """Returns whether no other driver has the job, for certain."""
-        with suppress(OSError):
-            return not isinstance(folder, ObjectPath) or is_own(folder, self.epoch)
-        return False
+    def _own_tag(self) -> str | None:
+        """The tag of the mark, on an object store, before it was seen that this driver has the job; "": there is none, or none is needed. None: another one has the job. Raises OSError."""
+        folder = self.folder
+        if not isinstance(folder, ObjectPath):
+            return ""
+        tag = folder.with_name(self._name + MARK).tag()
+        return tag if is_own(folder, self.epoch) else None
 
     def supersede(self, *, finished: bool) -> None:
         """Removes what jobs have left that had this one's place in the script; if this one did not finish either, only of those, and of those of the
@@ -207,7 +218,8 @@ class JobStorage:
         of_script = mark.get("in_script") == self.place.in_script
         return of_script or (not finished and mark.get("in_process") == self.place.in_process)
 
-    def _mark(self, entries: Mapping[str, Any] | None = None) -> None:
+    def _mark(self, entries: Mapping[str, Any] | None = None, tag: str = "") -> None:
+        """``tag``: of the mark on an object store that is written over; another one that has come into its place stays."""
         mark = {**myself(), "application": self._application, "at": time.time(), EPOCH: self.epoch}
         if self.retain:
             mark[RETAIN] = self.retain
@@ -216,20 +228,27 @@ class JobStorage:
         if self.place is not None and (self.retain or self.reusable is not None):
             mark |= asdict(self.place)
         mark |= entries or {}
+        content = json.dumps(mark).encode()
 
         def write_mark() -> None:
+            if tag:  # a driver may freeze before this, and its successor have left a mark meanwhile
+                exclusive_put(self.root).replace(self._mark_path, content, tag)
+                return
             self._fs.create_dir(self._path, recursive=True)
             with self._fs.open_output_stream(self._mark_path) as stream:
-                stream.write(json.dumps(mark).encode())
+                stream.write(content)
 
         try:
             retried(write_mark)
         except OSError as error:
-            raise StorageError(
-                f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
-                hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
-                errno=error.errno,
-            ) from error
+            raise self._not_marked(error) from error
+
+    def _not_marked(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
+            hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
+            errno=error.errno,
+        )
 
     def _make_scratch(self) -> None:
         if self.scratch is not None:
@@ -322,7 +341,7 @@ class JobStorage:
     def _remove(self, directory: str, *, abandons: bool = False) -> bool:
         """Removes the directory of a job that has ended, unless somebody uses it or goes on with the job. ``abandons``: and what it had staged for its sinks.
         Raises OSError, FiresteelError."""
-        orphan = ResultStore(f"{self.root.rstrip('/')}/{directory}", self._filesystem)
+        orphan = ResultStore(inside(self.root, directory), self._filesystem)
         folder = log_folder(self.root, self._filesystem)
         if folder is not None and not end_uses(folder / directory):
             return False
@@ -413,7 +432,7 @@ def _remove_scratch(directory: Path) -> None:
 
 def kept_folder(root: str) -> Path | ObjectPath:
     """The root of results as logs are kept in it. Raises UsageError where no log can be."""
-    fs, path = open_root(root)
+    fs, path = reached_root(root)
     return ObjectPath(fs, path, root, exclusive_put(root)) if "://" in root else Path(path)
 
 
@@ -453,6 +472,13 @@ def storage_root(options: Options, *, shared: bool) -> str:
     return directory if "://" in directory else str(Path(directory).expanduser().absolute())
 
 
+def reached_storage(options: Options, *, shared: bool) -> tuple[str, str | None]:
+    """As ``storage_root``, of a store that answers, and the function that opens it. Raises UsageError."""
+    root, filesystem = storage_root(options, shared=shared), options[STORAGE_FILESYSTEM]
+    reached_root(root, filesystem)
+    return root, filesystem
+
+
 def private_directory() -> Path:
     """This user's own directory under the machine's temporary directory; refuses one that someone else made."""
     path = Path(tempfile.gettempdir()) / f"firesteel-{os.getuid()}"
@@ -463,6 +489,14 @@ def private_directory() -> Path:
             hint=f"Remove it, or set {STORAGE_DIR.key} to a directory of your own.",
         )
     return path
+
+
+def reached_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
+    """As ``open_root``, of a store that answers. Raises UsageError."""
+    fs, path = open_root(root, filesystem)
+    if filesystem is None:
+        require_store(fs, path, root)
+    return fs, path
 
 
 def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:

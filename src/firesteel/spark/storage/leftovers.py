@@ -26,7 +26,8 @@ from firesteel.recovery.places import MARK, PREFIX, RUN_PREFIX, SCRATCH, job_and
 from firesteel.recovery.retention import kept_seconds, storage_clock
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
-from firesteel.spark.storage.directories import REMOVED, log_folder, open_root, storage_root
+from firesteel.spark.storage.directories import REMOVED, log_folder, reached_root, storage_root
+from firesteel.spark.storage.reaching import told_of
 
 UNMARKED_SECONDS = 3600.0
 """Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""
@@ -62,14 +63,16 @@ class Leftovers:
         self._private = options[STORAGE_DIR] is None
         self.root = storage_root(options, shared=False)
         self._filesystem = options[STORAGE_FILESYSTEM]
-        self._fs, self._path = open_root(self.root, self._filesystem)
+        self._fs, self._path = reached_root(self.root, self._filesystem)
         self._now = storage_clock(self._fs, self._path)
 
     def found(self) -> list[LeftOver]:
         """All jobs' directories, also those of jobs that run; the largest first. Raises StorageError, OSError."""
         self._now = storage_clock(self._fs, self._path)
         by_job: dict[str, list[Any]] = {}
-        for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
+        with told_of(self.root):
+            infos = self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True))
+        for info in infos:
             if info.base_name.startswith((PREFIX, RUN_PREFIX)):
                 by_job.setdefault(_job_of(info.base_name), []).append(info)
         jobs = [self._job(job_id, infos) for job_id, infos in by_job.items()]

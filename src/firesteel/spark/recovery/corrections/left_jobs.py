@@ -16,6 +16,7 @@ from firesteel.options.registry import ON_COMMAND_LINE
 from firesteel.recovery.takeover import find_job
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.spark.storage.directories import kept_folder
+from firesteel.spark.storage.reaching import told_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def left_by(job: str, options: Options) -> ScriptOfJob:
             hint=f"Set {STORAGE_DIR.key} to a directory before you run a job that is to be resumed.",
         )
     root = directory if "://" in directory else str(Path(directory).expanduser().absolute())
-    header = find_job(kept_folder(root), job_id).header
+    with told_of(root):
+        header = find_job(kept_folder(root), job_id).header
     planned = header.plan
     said = {key: value for key, value in planned.options.items() if planned.origins.get(key) == ON_COMMAND_LINE.where}
     return ScriptOfJob(job_id, header.script, tuple(header.arguments), {**said, STORAGE_DIR.key: root})

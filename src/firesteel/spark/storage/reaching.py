@@ -1,0 +1,63 @@
+"""The first look at a place of results on an object store, so that a wrong name, endpoint or key is a sentence, and told soon."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.connectors.files.object_stores import bucket_of, require_bucket, why
+from firesteel.errors import UsageError
+from firesteel.masking import mask_text
+from firesteel.options import STORAGE_DIR
+from firesteel.results.storage.store import StorageError
+
+_ANOTHER = f"Set {STORAGE_DIR.key} to another place."
+_reached: set[str] = set()
+
+
+def require_store(fs: Any, path: str, root: str) -> None:
+    """Raises UsageError where the object store of ``root`` cannot be reached, refuses the credentials or has no such bucket. Of each place it is asked once in a process, and not again
+    after an error: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
+    if "://" not in root or root in _reached:
+        return
+    try:
+        is_there = fs.get_file_info(path).type is not pafs.FileType.NotFound
+    except (OSError, pa.ArrowException) as error:
+        said, hint = _why(root, error)
+        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+    if not is_there:
+        try:
+            require_bucket(fs, _plain(root))
+        except UsageError as error:
+            missing = f"there is no bucket '{bucket_of(_plain(root))}'"
+            raise UsageError(
+                f"Results between steps cannot lie at {mask_text(root)}: {missing}.", hint=error.hint
+            ) from None
+    _reached.add(root)
+
+
+@contextmanager
+def told_of(root: str) -> Generator[None]:
+    """Tells an OSError that an object store has given as a StorageError; one of a file system stays as it is."""
+    try:
+        yield
+    except OSError as error:
+        if "://" not in root:
+            raise
+        said, hint = _why(root, error)
+        message = f"The storage for intermediate results at {mask_text(root)} cannot be read: {said}."
+        raise StorageError(message, hint=hint, errno=error.errno) from error
+
+
+def _why(root: str, error: BaseException) -> tuple[str, str]:
+    return why(_plain(root), error, _ANOTHER)
+
+
+def _plain(root: str) -> str:
+    """The URL without credentials and settings."""
+    scheme, _, rest = root.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"

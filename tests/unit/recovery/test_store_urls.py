@@ -1,0 +1,58 @@
+"""URLs of object stores that say how the store is reached: for results and for the log of jobs; and stores that do not answer."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from firesteel.errors import UsageError
+from firesteel.recovery.exclusive import _client_of
+from firesteel.results.storage.filesystem import inside
+from firesteel.spark.storage.directories import reached_root
+from s3_server import new_bucket, s3_server
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("s3://b/r", "s3://b/r/x"),
+        ("s3://b/r/", "s3://b/r/x"),
+        ("s3://k:s@b/r?scheme=http&endpoint_override=h:1", "s3://k:s@b/r/x?scheme=http&endpoint_override=h:1"),
+        ("/a/what?/r", "/a/what?/r/x"),
+    ],
+)
+def test_places_inside_a_place(url, found):
+    assert inside(url, "x") == found
+
+
+@pytest.mark.parametrize(
+    ("query", "endpoint", "region"),
+    [
+        ("endpoint_override=127.0.0.1:9&scheme=http&region=eu-west-1", "http://127.0.0.1:9", "eu-west-1"),
+        ("endpoint_override=127.0.0.1:9", "https://127.0.0.1:9", "us-west-2"),
+        ("endpoint_override=http://127.0.0.1:9", "http://127.0.0.1:9", "us-west-2"),
+    ],
+)
+def test_the_log_is_put_where_the_results_are(monkeypatch, query, endpoint, region):
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    made = _client_of(f"s3://key:secret@bucket/r?{query}")
+    assert (made.meta.endpoint_url, made.meta.region_name) == (endpoint, region)
+
+
+@pytest.mark.full
+def test_a_store_that_does_not_answer_and_one_without_the_bucket(monkeypatch):
+    with s3_server() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        reached_root(f"s3://{new_bucket()[0]}/r")
+        with pytest.raises(
+            UsageError, match=r"cannot lie at s3://no-such-bucket/r: there is no bucket 'no-such-bucket'"
+        ):
+            reached_root("s3://no-such-bucket/r")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(UsageError, match=r"the store cannot be reached. Set AWS_REGION"):
+            reached_root("s3://some-bucket/r")
