@@ -141,6 +141,7 @@ class Lines:
         """New ones, those that have more to send, and those that are to be closed."""
         self._is_closed = False
         self._selector = selectors.DefaultSelector()
+        self._waking = threading.Lock()
         self._awake, self._wakes = socket.socketpair()
         for end in (self._awake, self._wakes):
             end.setblocking(False)
@@ -173,13 +174,15 @@ class Lines:
 
     def _wake(self) -> None:
         if threading.current_thread() is not self._thread:
-            with suppress(OSError):  # as good as awake; or it has ended
+            with self._waking, suppress(OSError):  # as good as awake; or it has ended
                 self._wakes.send(b"\0")
 
     def _listen(self) -> None:
-        with self._selector, self._awake:  # the other end is not closed, for somebody may be waking this
+        with self._selector, self._awake:
             while self._known or self._changed or not self._is_closed:
                 self._look()
+        with self._waking:
+            self._wakes.close()
 
     def _look(self) -> None:
         left = None if self._at == math.inf else max(0.0, self._at - time.monotonic())
