@@ -87,14 +87,18 @@ class _S3Put:
             if error.response.get("Error", {}).get("Code") in refused:
                 return None
             raise OSError(str(error)) from error
-        except BotoCoreError as error:
+        except (BotoCoreError, ValueError) as error:
             raise OSError(str(error)) from error
 
     @property
     def _client(self) -> Any:
+        """Raises OSError, also for a URL that boto3 cannot make a client of though pyarrow can."""
         with self._lock:
             if self._made is None:
-                self._made = _client_of(self._url)
+                try:
+                    self._made = _client_of(self._url)
+                except Exception as error:  # of many kinds: ValueError for a host, ImportError for a broken installation
+                    raise OSError(f"boto3 does not reach the store: {error}") from error
             return self._made
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.recovery.exclusive import _client_of
+from firesteel.recovery.exclusive import _client_of, exclusive_put
 from firesteel.results.storage.filesystem import inside
 from firesteel.spark.storage.directories import reached_root
 from s3_server import new_bucket, s3_server
@@ -39,6 +39,14 @@ def test_the_log_is_put_where_the_results_are(monkeypatch, query, endpoint, regi
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     made = _client_of(f"s3://key:secret@bucket/r?{query}")
     assert (made.meta.endpoint_url, made.meta.region_name) == (endpoint, region)
+
+
+def test_a_host_that_boto3_takes_for_no_host_is_an_error_of_the_store():
+    """pyarrow takes it, and containers have such names."""
+    put = exclusive_put("s3://key:secret@bucket/r?endpoint_override=minio_1:9000&scheme=http")
+    for ask in (lambda: put.tag("bucket/r/x"), lambda: put.create("bucket/r/x", b""), lambda: put.tag("bucket/r/x")):
+        with pytest.raises(OSError, match="boto3 does not reach the store: Invalid endpoint: http://minio_1:9000"):
+            ask()
 
 
 @pytest.mark.full
