@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import socket
 
+import pyarrow.fs as pafs
 import pytest
 
 from firesteel.errors import UsageError
 from firesteel.recovery.exclusive import _client_of, exclusive_put
 from firesteel.results.storage.filesystem import inside
+from firesteel.results.storage.store import StorageError
+from firesteel.spark.storage import reaching
 from firesteel.spark.storage.directories import reached_root
 from s3_server import new_bucket, s3_server
 
@@ -47,6 +50,51 @@ def test_a_host_that_boto3_takes_for_no_host_is_an_error_of_the_store():
     for ask in (lambda: put.tag("bucket/r/x"), lambda: put.create("bucket/r/x", b""), lambda: put.tag("bucket/r/x")):
         with pytest.raises(OSError, match="boto3 does not reach the store: Invalid endpoint: http://minio_1:9000"):
             ask()
+
+
+class Empty:
+    """A store that has these buckets, and nothing in them."""
+
+    def __init__(self, *buckets):
+        self.buckets, self.asked = buckets, []
+
+    def get_file_info(self, path):
+        self.asked.append(path)
+        return pafs.FileInfo(path, pafs.FileType.Directory if path in self.buckets else pafs.FileType.NotFound)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("s3://k:s@b/users/jane@corp.com/r?scheme=http", "b/users/jane@corp.com/r"),
+        ("gs://b/users/jane@corp.com/r", "b/users/jane@corp.com/r"),
+        ("abfs://b@account.dfs.core.windows.net/jane@corp.com/r", "b/jane@corp.com/r"),
+        ("abfs://account.blob.core.windows.net/b/r", "b/r"),
+    ],
+)
+def test_the_bucket_of_a_place_is_where_pyarrow_finds_it(monkeypatch, url, path):
+    monkeypatch.setattr(reaching, "_reached", set())
+    with pytest.raises(UsageError, match="there is no bucket 'b'"):
+        reaching.require_store(Empty("corp.com", "account"), path, url)
+    there = Empty("b")
+    reaching.require_store(there, path, url)
+    assert there.asked == [path, "b"]
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket"),
+    [
+        ("s3://k:s@b/users/jane@corp.com/r?endpoint_override=h:1", "b"),
+        ("s3://b/users/jane@corp.com/r", "b"),
+        ("abfs://b:key@account.dfs.core.windows.net/jane@corp.com/r", "b"),
+    ],
+)
+def test_errors_of_a_place_name_its_bucket(url, bucket):
+    with (
+        pytest.raises(StorageError, match=f"cannot be read: there is no bucket '{bucket}'"),
+        reaching.told_of(url),
+    ):
+        raise OSError("NoSuchBucket")
 
 
 @pytest.mark.full
