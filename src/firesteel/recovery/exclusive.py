@@ -99,7 +99,7 @@ class _S3Put:
             if self._made is None:
                 try:
                     self._made = _client_of(self._url)
-                except Exception as error:  # of many kinds: ValueError for a host, ImportError for a broken installation
+                except Exception as error:  # a ValueError, for example
                     raise OSError(f"boto3 does not reach the store: {error}") from error
             return self._made
 

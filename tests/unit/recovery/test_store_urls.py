@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from types import SimpleNamespace
 
 import pyarrow.fs as pafs
 import pytest
 
 from firesteel.errors import UsageError
+from firesteel.options import Options
 from firesteel.recovery.exclusive import _client_of, exclusive_put
+from firesteel.recovery.objects import ObjectPath
 from firesteel.results.storage.filesystem import inside
 from firesteel.results.storage.store import StorageError
+from firesteel.spark.driver import launch
+from firesteel.spark.recovery import resuming
+from firesteel.spark.recovery.header import NO_PRINTS
 from firesteel.spark.storage import reaching
 from firesteel.spark.storage.directories import reached_root
 from s3_server import new_bucket, s3_server
@@ -95,6 +102,42 @@ def test_errors_of_a_place_name_its_bucket(url, bucket):
         reaching.told_of(url),
     ):
         raise OSError("NoSuchBucket")
+
+
+@pytest.mark.parametrize("root", ["/results", "file:///results"])
+def test_errors_of_a_file_system_stay_as_they_are(root):
+    with pytest.raises(OSError, match=r"^NoSuchBucket$"), reaching.told_of(root):
+        raise OSError("NoSuchBucket")
+
+
+@pytest.fixture
+def resumed(monkeypatch):
+    """Looks for the job to go on with, where it is found out what the job does, and where the store does not answer, in the given ways."""
+
+    def ask(prints_of):
+        class Silent:
+            def get_file_info(self, what):
+                raise PermissionError(errno.EACCES, "AccessDenied")
+
+        silent = ObjectPath(Silent(), "b/r", "s3://b/r", None)
+        monkeypatch.setattr(resuming, "prints_of", prints_of)
+        monkeypatch.setattr(resuming, "kept_folder", lambda root: silent)
+        monkeypatch.setattr(launch, "check_session", lambda session: None)
+        monkeypatch.setattr(launch, "is_local", lambda context: True)
+        options = Options({"firesteel.storage.directory": "s3://b/r", "firesteel.recovery.mode": "on-request"})
+        launch.launch(None, SimpleNamespace(sparkContext=None), options, True)
+
+    return ask
+
+
+def test_errors_of_other_places_are_not_told_as_those_of_the_results(resumed):
+    def gone(compiled):
+        raise FileNotFoundError(errno.ENOENT, "No such file", "job.py")
+
+    with pytest.raises(FileNotFoundError, match=r"job\.py"):
+        resumed(gone)
+    with pytest.raises(StorageError, match=r"intermediate results at s3://b/r cannot be read: the store refuses"):
+        resumed(lambda compiled: NO_PRINTS)
 
 
 @pytest.mark.full

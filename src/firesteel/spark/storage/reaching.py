@@ -47,7 +47,7 @@ def told_of(root: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if "://" not in root:
+        if root.partition("://")[0] in (root, "file"):
             raise
         said, hint = why(_plain(root), error, _ANOTHER)
         message = f"The storage for intermediate results at {mask_text(root)} cannot be read: {said}."
