@@ -13,13 +13,15 @@ from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.recovery.exclusive import _client_of, exclusive_put
 from firesteel.recovery.objects import ObjectPath
-from firesteel.results.storage.filesystem import inside
-from firesteel.results.storage.store import StorageError
+from firesteel.recovery.takeover import find_job
+from firesteel.results.storage import retry
+from firesteel.results.storage.filesystem import inside, open_location
+from firesteel.results.storage.store import StorageError, storage_error
 from firesteel.spark.driver import launch
 from firesteel.spark.recovery import resuming
 from firesteel.spark.recovery.header import NO_PRINTS
 from firesteel.spark.storage import reaching
-from firesteel.spark.storage.directories import reached_root
+from firesteel.spark.storage.directories import JobStorage, open_root, reached_root
 from s3_server import new_bucket, s3_server
 
 
@@ -86,6 +88,56 @@ def test_the_bucket_of_a_place_is_where_pyarrow_finds_it(monkeypatch, url, path)
     there = Empty("b")
     reaching.require_store(there, path, url)
     assert there.asked == [path, "b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "times"),
+    [
+        ("HTTP status 500", "HTTP status 500", 4),
+        ("AccessDenied", "the store refuses these credentials", 1),
+        ("Connection refused", "the store cannot be reached", 1),
+    ],
+)
+def test_what_may_pass_is_asked_again_before_the_place_is_refused(monkeypatch, error, said, times):
+    monkeypatch.setattr(reaching, "_reached", set())
+    monkeypatch.setattr(retry, "rest", lambda pause: None)
+
+    class Failing(Empty):
+        def get_file_info(self, path):
+            self.asked.append(path)
+            if len(self.asked) <= fails:
+                raise OSError(error)
+            return pafs.FileInfo(path, pafs.FileType.Directory)
+
+    fails, store = 100, Failing()
+    with pytest.raises(UsageError, match=f"cannot lie at s3://b/r: {said}"):
+        reaching.require_store(store, "b/r", "s3://b/r")
+    assert store.asked == ["b/r"] * times
+    if times > 1:
+        fails, store = 1, Failing()
+        reaching.require_store(store, "b/r", "s3://b/r")
+
+
+def test_no_error_shows_the_keys_that_a_place_has_in_it(tmp_path):
+    url = "s3://AKIAFIRESTEEL:hush@b/r"
+    nothing = ObjectPath(pafs.LocalFileSystem(), str(tmp_path), url, None)
+    with pytest.raises(UsageError) as of_job:
+        find_job(nothing, "j")
+    with pytest.raises(UsageError) as of_root:
+        open_root(f"{url}?no-such-setting=1")
+    with pytest.raises(UsageError) as of_place:
+        open_location(f"{url}?no-such-setting=1")
+    not_marked = JobStorage("s3://AKIAFIRESTEEL:hush@b/r?region=us-east-1", "j", "")._not_marked(OSError("no"))
+    errors = [
+        of_job.value,
+        of_root.value,
+        of_place.value,
+        not_marked,
+        storage_error(OSError("no"), url, "cannot be read"),
+    ]
+    said = [f"{error} {error.hint}" for error in errors]
+    assert not any("hush" in text or "AKIA" in text for text in said)
+    assert all("s3://***@b/r" in text for text in said)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from firesteel.recovery.takeover import (
     find_jobs,
     is_surely_dead,
 )
+from firesteel.results.storage.filesystem import shown
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
 from firesteel.scheduler.kernel.records import Decision
@@ -149,7 +150,7 @@ def recovery_mode(options: Options) -> str:
         if why:
             asked = f"{RESULTS_REUSE.key} = true" if mode is None else f"{RECOVERY_MODE.key} = {mode}"
             raise UsageError(
-                f"{asked}: a job's log needs a directory of a file system, or S3, and results lie at {directory}: {why}.",
+                f"{asked}: a job's log needs a directory of a file system, or S3, and results lie at {shown(directory or '')}: {why}.",
                 hint=f"Set {STORAGE_DIR.key} to such a place (for S3: {command('s3')}), or {f'{RESULTS_REUSE.key} to false' if mode is None else f'{RECOVERY_MODE.key} to off'}.",
             )
         return mode or "on-request"

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.masking import mask_text
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
 from firesteel.recovery.exclusive import exclusive_put, refusal
 from firesteel.recovery.leases import end_own, is_own
@@ -43,7 +44,7 @@ from firesteel.recovery.retention import (
 )
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import inside, open_location
+from firesteel.results.storage.filesystem import inside, open_location, shown
 from firesteel.results.storage.owner import ENDED, is_dead, myself
 from firesteel.results.storage.retry import PAUSES, rest, retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
@@ -270,7 +271,7 @@ class JobStorage:
 
     def _not_marked(self, error: OSError) -> StorageError:
         return StorageError(
-            f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
+            f"Results between steps cannot lie at {shown(self.root)}: {str(error).rstrip('.')}.",
             hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
             errno=error.errno,
         )
@@ -533,5 +534,5 @@ def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
     try:
         fs, path = pafs.FileSystem.from_uri(root)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise UsageError(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}") from error
+        raise UsageError(mask_text(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}")) from error
     return fs, path.rstrip("/")

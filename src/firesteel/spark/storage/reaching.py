@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.object_stores import bucket_of, require_bucket, why
+from firesteel.connectors.files.object_stores import bucket_of, first_line, refusal, require_bucket, why
 from firesteel.errors import UsageError
 from firesteel.masking import mask_text
 from firesteel.options import STORAGE_DIR
+from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import StorageError
 
 _ANOTHER = f"Set {STORAGE_DIR.key} to another place."
@@ -21,15 +22,25 @@ _reached: set[str] = set()
 
 def require_store(fs: Any, path: str, root: str) -> None:
     """Raises UsageError where the object store of ``root`` cannot be reached, refuses the credentials or has no such bucket. Of each place it is asked once in a process, and not again
-    after an error: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
+    after an error that is known: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
     if "://" not in root or root in _reached:
         return
     label = f"{root.partition('://')[0]}://{path}"  # pyarrow's path begins with the bucket, also where the URL does not
+
+    def ask() -> Any:
+        try:
+            return fs.get_file_info(path).type
+        except (OSError, pa.ArrowException) as error:
+            if refusal(label, error) is None:  # it may pass
+                raise
+            said, hint = why(label, error, _ANOTHER)
+            raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+
     try:
-        is_there = fs.get_file_info(path).type is not pafs.FileType.NotFound
+        is_there = retried(ask) is not pafs.FileType.NotFound
     except (OSError, pa.ArrowException) as error:
-        said, hint = why(label, error, _ANOTHER)
-        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+        said = first_line(error)
+        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=_ANOTHER) from error
     if not is_there:
         try:
             require_bucket(fs, label)
