@@ -35,7 +35,7 @@ from firesteel.local import runs
 from firesteel.local.runs import LocalMode
 from firesteel.model.group_options import groups_of
 from firesteel.model.slot_sharing_group import SlotSharingGroup
-from firesteel.options import RECOVERY_DRY_RUN, STORAGE_DIR, Options, asks_to_resume
+from firesteel.options import RECOVERY_DRY_RUN, Options, asks_to_resume
 from firesteel.options.layers import read_spark_conf, surroundings
 from firesteel.options.registry import ON_COMMAND_LINE
 from firesteel.ui.process import ui_of
@@ -560,11 +560,8 @@ class ExecutionEnvironment:
 def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | str | None) -> NoReturn:
     """Ends the script."""
     from firesteel.spark.recovery.corrections.dry_run import dry_run
-    from firesteel.spark.storage.reaching import told_of
 
-    with told_of(options[STORAGE_DIR] or ""):
-        said = dry_run(compiled, options, resume)
-    sys.stdout.write(f"{said}\n")
+    sys.stdout.write(f"{dry_run(compiled, options, resume)}\n")
     raise SystemExit(0)
 
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firesteel.errors import UsageError
 from firesteel.extras import command
+from firesteel.masking import mask_text
 
 _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _GONE = ("NoSuchKey", "NotFound", "404")
@@ -32,7 +33,8 @@ class ExclusivePut(Protocol):
         ...
 
     def replace(self, path: str, data: bytes, tag: str) -> bool:
-        """False: the object has another tag by now, or is gone. Raises OSError."""
+        """False: the object has another tag by now, or is gone; or a try that seemed to fail has put ``data``; or the store refuses for a reason of
+        its own. Raises OSError."""
         ...
 
 
@@ -50,7 +52,7 @@ def exclusive_put(url: str) -> ExclusivePut:
     why = refusal(url)
     if why:
         hint = f"It can lie in a directory of a file system, or on S3 ({command('s3')})."
-        raise UsageError(f"A log of jobs cannot lie at {url.rpartition('@')[2]}: {why}.", hint=hint)
+        raise UsageError(f"A log of jobs cannot lie at {mask_text(url)}: {why}.", hint=hint)
     return _S3Put(url)
 
 
@@ -87,14 +89,18 @@ class _S3Put:
             if error.response.get("Error", {}).get("Code") in refused:
                 return None
             raise OSError(str(error)) from error
-        except BotoCoreError as error:
+        except (BotoCoreError, ValueError) as error:
             raise OSError(str(error)) from error
 
     @property
     def _client(self) -> Any:
+        """Raises OSError, also for a URL that boto3 cannot make a client of though pyarrow can."""
         with self._lock:
             if self._made is None:
-                self._made = _client_of(self._url)
+                try:
+                    self._made = _client_of(self._url)
+                except Exception as error:  # a ValueError, for example
+                    raise OSError(f"boto3 does not reach the store: {error}") from error
             return self._made
 
 

@@ -180,7 +180,8 @@ class Writer:
             self._file.remove()
         except FencedError as fenced:
             return LogLost(fenced.message, fenced=True)
-        except OSError:
+        except Exception:  # whatever it is: all that waits for this log waits for ever unless it is told
+            _log.debug("the log cannot be removed", exc_info=True)
             return LogLost(reason)
         return LogLost(reason, is_void=True)
 

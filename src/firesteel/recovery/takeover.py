@@ -23,6 +23,7 @@ from firesteel.recovery.places import LOG, MARK, PREFIX, RUN, directory_name, jo
 from firesteel.recovery.retention import FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
 from firesteel.results.storage.at_once import mapped
+from firesteel.results.storage.filesystem import shown
 from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 
@@ -154,7 +155,7 @@ def find_job(root: Path | ObjectPath, job_id: str) -> FoundJob:
     found = [job for directory in directories for job in _read(directory)]
     if not found:
         raise UsageError(
-            f"There is nothing of job {job_id} in {root} to go on with.",
+            f"There is nothing of job {job_id} in {shown(str(root))} to go on with.",
             hint="Results are kept of jobs that did not finish, for as long as firesteel.results.retain-on-failure says.",
         )
     return max(found, key=lambda job: job.epoch)

@@ -25,6 +25,7 @@ from firesteel.results.layout import Damaged, Slice
 from firesteel.results.packing import is_sound, unpack
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
 from firesteel.results.storage.ahead import fetched
+from firesteel.results.storage.filesystem import shown
 from firesteel.results.storage.objects import ObjectCache, StoredObject
 from firesteel.results.storage.store import ResultStore, merged_name, object_name, storage_error
 
@@ -74,7 +75,7 @@ class ObjectName(NamedTuple):
             holds = f"partition {self.partition} of data set {dataset}, as attempt {self.attempt} (token {self.token}) produced it"
             then = "the partition has to be produced again"
         return PartitionException(
-            f"The result {self.name} in {url} {what}. It holds {holds}; {then}.",
+            f"The result {self.name} in {shown(url)} {what}. It holds {holds}; {then}.",
             dataset=dataset,
             partition=self.partition,
             attempt=self.attempt,

@@ -92,6 +92,20 @@ def test_executions_that_one_standing_task_has_run_are_not_lost_together():
     assert [one.subtask for one in earlier_job(entries).finished] == [3]
 
 
+def test_what_a_standing_task_has_made_again_is_not_lost_with_what_it_made_first():
+    missed = ev.FailureCause(ev.FailureKind.PARTITION, "gone", dataset=7, partition=2, attempt=0, token=10)
+    entries = [
+        list(deployed(0, (0, 1, 2), (0, 0, 0), (A, A, A))),
+        list(deployed(0, (0, 1, 2), (1, 1, 1), (A, A, A))),
+        [finished(0, (0, 1, 2), (0, 0, 0), (10, 10, 10))],
+        [told(ev.OutputsLost(at=5.0, vertex=0, subtasks=ints(0), attempts=ints(0), tokens=ints(10)))],
+        [told(ev.PartitionsLost(at=5.0, dataset=7, partitions=ints(1), attempts=ints(0), tokens=ints(10)))],
+        [told(ev.ExecutionsFailed(at=6.0, vertex=1, subtasks=ints(0), attempts=ints(0), cause=missed))],
+        [finished(0, (0, 1, 2), (1, 1, 1), (10, 10, 10))],
+    ]
+    assert [(one.subtask, one.attempt) for one in earlier_job(entries).finished] == [(0, 1), (1, 1), (2, 1)]
+
+
 def test_an_execution_is_used_once_and_one_that_is_whole_before_others(tmp_path):
     entries = [
         list(deployed(0, (0, 1, 2), (0, 0, 0), (A, A, A))),

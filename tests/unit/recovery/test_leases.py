@@ -19,6 +19,7 @@ from firesteel.recovery.retention import EPOCH, FINISHED, RETAIN, mark_beside
 from firesteel.recovery.takeover import end_job, find_job, take_over
 from firesteel.recovery.uses import begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
+from firesteel.results.storage.store import StorageError
 from firesteel.scheduler.recovery.records import Alive, Ended
 from firesteel.spark.recovery.corrections import corrected
 from firesteel.spark.recovery.corrections.corrected import Taking
@@ -380,6 +381,62 @@ def test_a_driver_that_freezes_before_it_marks_writes_over_no_mark_of_its_succes
     monkeypatch.setattr(directories, "is_own", frozen)
     getattr(old, does)()
     assert mark_beside(job)[EPOCH] == 2 and ENDED not in mark_beside(job)
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """Has the store answer, to drivers that write over marks, what is given: a function of what replaces, and of how often it was asked before."""
+    replace, asked = exclusive._S3Put.replace, []
+
+    def answered(answer):
+        def replace_mark(self, path, data, tag):
+            asked.append(tag)
+            return answer(lambda data, tag=tag: replace(self, path, data, tag), data, len(asked))
+
+        monkeypatch.setattr(exclusive._S3Put, "replace", replace_mark)
+        return asked
+
+    return answered
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("answer", "times"),
+    [
+        (lambda put, data, asked: asked > 1 and put(data), 2),  # as S3 may, where it asks for another try
+        (lambda put, data, asked: False, 4),
+        (lambda put, data, asked: put(data) and False, 1),  # the answer to the first try was lost
+    ],
+)
+def test_a_refusal_of_the_store_alone_leaves_no_mark_unwritten(bucket, replaced, answer, times):
+    job, old = ended(bucket), storage(bucket)
+    old._mark()
+    asked = replaced(answer)
+    assert old.keep() and mark_beside(job)[ENDED] and len(asked) == times
+    asked.clear()
+    new = storage(bucket, epoch=take_over(find_job(bucket, "j")).epoch)
+    new.claim()
+    assert mark_beside(job)[EPOCH] == 2 and ENDED not in mark_beside(job) and len(asked) == times
+
+
+@pytest.mark.full
+def test_a_driver_whose_predecessor_marks_its_end_at_the_same_time_marks_the_job_as_its_own(bucket, replaced):
+    """The other one had seen that the job was its own, and was faster."""
+    job = ended(bucket)
+    late = json.dumps({**myself(), EPOCH: 1, ENDED: True}).encode()
+    replaced(lambda put, data, asked: (asked > 1 or put(late)) and put(data))
+    storage(bucket, epoch=take_over(find_job(bucket, "j")).epoch).claim()
+    assert mark_beside(job)[EPOCH] == 2 and ENDED not in mark_beside(job)
+
+
+@pytest.mark.full
+def test_a_driver_that_cannot_mark_the_job_as_its_own_says_so(bucket, replaced):
+    job = ended(bucket)
+    new = storage(bucket, epoch=take_over(find_job(bucket, "j")).epoch)
+    replaced(lambda put, data, asked: put(json.dumps({EPOCH: 1, "at": asked}).encode()) and False)
+    with pytest.raises(StorageError, match="mark is written by others again and again"):
+        new.claim()
+    assert mark_beside(job)[EPOCH] == 1
 
 
 @pytest.mark.full

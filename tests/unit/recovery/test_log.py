@@ -96,13 +96,17 @@ class Failing:
 
     def remove(self):
         if not self.removed:
-            raise PermissionError(errno.EACCES, "no")
+            raise self.left
 
 
 @pytest.mark.parametrize("removed", [True, False])
-def test_a_log_that_fails_is_given_up_once(removed):
+@pytest.mark.parametrize("failure", [OSError, ValueError])
+def test_a_log_that_fails_is_given_up_once(failure, removed):
+    """``failure``: clients of stores raise more than OSError."""
     told: SimpleQueue = SimpleQueue()
-    writer = Writer(Failing(OSError(errno.ENOSPC, "No space left"), removed), told.put, alive)
+    file = Failing(failure(errno.ENOSPC, "No space left"), removed)
+    file.left = failure(errno.EACCES, "no")
+    writer = Writer(file, told.put, alive)
     first = writer.append(entry(0), awaited=True)
     writer.wait(first)
     second = writer.append(entry(1), awaited=True)

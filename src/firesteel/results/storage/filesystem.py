@@ -32,10 +32,19 @@ def open_location(url: str, function: str | None = None) -> tuple[Any, str]:
         fs, path = pafs.FileSystem.from_uri(url)
     except (pa.ArrowException, ValueError, OSError) as error:
         raise UsageError(
-            f"Intermediate results cannot lie at {url}: {first_line(error)}.",
+            f"Intermediate results cannot lie at {shown(url)}: {first_line(error)}.",
             hint="Give a directory, or a URL that pyarrow.fs opens (file:, s3:, gs:, abfs:, hdfs:).",
         ) from error
     return fs, path.rstrip("/")
+
+
+def shown(root: str) -> str:
+    """A root or a place in it as people may see it: without the keys that a URL may have in it."""
+    if "://" not in root:
+        return root
+    from firesteel.masking import mask_text  # only for errors: executors need it for nothing else
+
+    return mask_text(root)
 
 
 def inside(url: str, name: str) -> str:

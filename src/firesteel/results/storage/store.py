@@ -23,7 +23,7 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import first_line, inside, open_location
+from firesteel.results.storage.filesystem import first_line, inside, open_location, shown
 from firesteel.results.storage.retry import PAUSES, passes, rest, retried
 
 DELETE_THREADS = 8
@@ -290,21 +290,23 @@ class ResultStore:
 
 def storage_error(error: OSError, url: str, what: str) -> StorageError:
     """The sentence for an OSError met at ``url``."""
-    host = socket.gethostname()
+    host, place = socket.gethostname(), shown(url)
     if error.errno in _FULL:
         return StorageError(
-            f"The storage for intermediate results at {url} is full (seen on {host}).",
+            f"The storage for intermediate results at {place} is full (seen on {host}).",
             hint="Free some space there, or put intermediate results on a larger volume.",
             errno=error.errno,
         )
     if error.errno == errno.ENOENT:
         return StorageError(
-            f"The storage for intermediate results at {url} {what}: there is no such directory on {host}.",
+            f"The storage for intermediate results at {place} {what}: there is no such directory on {host}.",
             hint="It must be visible from the driver and from every executor.",
             errno=error.errno,
         )
     reason = os.strerror(error.errno) if error.errno else first_line(error)
-    return StorageError(f"The storage for intermediate results at {url} {what} on {host}: {reason}.", errno=error.errno)
+    return StorageError(
+        f"The storage for intermediate results at {place} {what} on {host}: {reason}.", errno=error.errno
+    )
 
 
 def _unlink(path: Path) -> OSError | None:

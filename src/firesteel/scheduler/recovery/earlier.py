@@ -80,10 +80,10 @@ class _Fold:
         self._inputs: dict[Execution, bytes] = {}
         self._known: dict[Execution, Identified] = {}
         self._events: list[e.ExecutionsFinished] = []
-        self._lost_partitions: set[tuple[int, int, int]] = set()
-        """Data set, partition and token: executions of one standing task have one token."""
-        self._lost_executions: set[tuple[int, int, int]] = set()
-        """Vertex, subtask and token."""
+        self._lost_partitions: set[tuple[int, int, int, int]] = set()
+        """Data set, partition, attempt and token: executions of one standing task have one token, also two attempts of one subtask."""
+        self._lost_executions: set[tuple[int, int, int, int]] = set()
+        """Vertex, subtask, attempt and token."""
 
     def take(self, record: AnyLogRecord) -> None:
         match record:
@@ -107,21 +107,25 @@ class _Fold:
             case e.ExecutionsFinished():
                 self._events.append(event)
             case e.PartitionsLost():
-                places = zip(event.partitions.tolist(), event.tokens.tolist(), strict=True)
+                columns = event.partitions, event.attempts, event.tokens
+                places = zip(*(column.tolist() for column in columns), strict=True)
                 self._lost_partitions.update((event.dataset, *place) for place in places)
             case e.OutputsLost():
-                places = zip(event.subtasks.tolist(), event.tokens.tolist(), strict=True)
+                columns = event.subtasks, event.attempts, event.tokens
+                places = zip(*(column.tolist() for column in columns), strict=True)
                 self._lost_executions.update((event.vertex, *place) for place in places)
             case e.ExecutionsFailed() if event.cause.token >= 0:
-                self._lost_partitions.add((event.cause.dataset, event.cause.partition, event.cause.token))
+                cause = event.cause
+                self._lost_partitions.add((cause.dataset, cause.partition, cause.attempt, cause.token))
             case _:
                 pass
 
     def is_lost(self, one: FinishedExecution) -> bool:
         """Returns whether any of its output could not be read any more."""
-        if (one.vertex, one.subtask, one.token) in self._lost_executions:
+        name = one.subtask, one.attempt, one.token
+        if (one.vertex, *name) in self._lost_executions:
             return True
-        return any((dataset, one.subtask, one.token) in self._lost_partitions for dataset in one.datasets)
+        return any((dataset, *name) in self._lost_partitions for dataset in one.datasets)
 
     def finished(self) -> Iterator[FinishedExecution]:
         for event in self._events:

@@ -11,7 +11,7 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.journal.costs import earlier_costs
 from firesteel.journal.file import Instrument, Journal
 from firesteel.monitoring.exporters import monitoring
-from firesteel.options import PROGRESS, STORAGE_DIR, Options, retaining
+from firesteel.options import PROGRESS, Options, retaining
 from firesteel.spark.driver.outcome import SubmittedJob
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.recovery.answered import AnsweredJob
@@ -19,7 +19,6 @@ from firesteel.spark.recovery.resuming import BEGINS_ANEW, HAD_FINISHED, Resume,
 from firesteel.spark.session.pages import SparkPages
 from firesteel.spark.session.sessions import check_session, is_local
 from firesteel.spark.storage.directories import new_job_id, storage_root
-from firesteel.spark.storage.reaching import told_of
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import ui_of
 from firesteel.users_line import caller_level
@@ -42,8 +41,7 @@ def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume
         check_session(session)
         return storage_root(options, shared=not is_local(session.sparkContext))
 
-    with told_of(options[STORAGE_DIR] or ""):
-        opened = open_job(compiled, options, resume, root)
+    opened = open_job(compiled, options, resume, root)
     with ExitStack() as undo:
         if opened.earlier is not None:
             undo.callback(opened.earlier.leave, finished=False)

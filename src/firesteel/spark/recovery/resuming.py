@@ -40,6 +40,7 @@ from firesteel.recovery.takeover import (
     find_jobs,
     is_surely_dead,
 )
+from firesteel.results.storage.filesystem import shown
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, JobStatus
 from firesteel.scheduler.kernel.records import Decision
@@ -75,6 +76,7 @@ from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, ScriptRu
 from firesteel.spark.recovery.sink_log import last_step, sink_steps, stays_out
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder
+from firesteel.spark.storage.reaching import told_of
 
 _CAN_GO_ON = (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING, JobStatus.FINISHED)
 
@@ -148,7 +150,7 @@ def recovery_mode(options: Options) -> str:
         if why:
             asked = f"{RESULTS_REUSE.key} = true" if mode is None else f"{RECOVERY_MODE.key} = {mode}"
             raise UsageError(
-                f"{asked}: a job's log needs a directory of a file system, or S3, and results lie at {directory}: {why}.",
+                f"{asked}: a job's log needs a directory of a file system, or S3, and results lie at {shown(directory or '')}: {why}.",
                 hint=f"Set {STORAGE_DIR.key} to such a place (for S3: {command('s3')}), or {f'{RESULTS_REUSE.key} to false' if mode is None else f'{RECOVERY_MODE.key} to off'}.",
             )
         return mode or "on-request"
@@ -179,14 +181,14 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
     opened = replace(opened, lines=lines_in_short(present))
     if opened.same is not None or opened.earlier is not None:
         return opened
-    found = reused(directory, present, identity.place(compiled.job_graph))
+    with told_of(str(directory)):
+        found = reused(directory, present, identity.place(compiled.job_graph))
     earlier = found if found.jobs else None
     return replace(opened, earlier=earlier, decisions=(*opened.decisions, found.decision()))
 
 
 def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Callable[[], str]) -> Opened:
-    identity = JobIdentity.of_next_job()
-    mode = recovery_mode(options)
+    identity, mode = JobIdentity.of_next_job(), recovery_mode(options)
     wanted = wanted_of(options, resume, mode)
     if wanted is None:
         _refuse_taken(compiled)
@@ -198,52 +200,53 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
         )
     prints = prints_of(compiled)
     directory = kept_folder(root())
-    run, jobs = script_run(directory, identity.run), JobsBelow(directory)
-    if wanted.by_place:
-        run.goes_on(identity, retain_seconds(options), jobs, job_id=wanted.job_id, by_itself=wanted.by_itself)
-        identity = replace(identity, run=run.name)
-        past = run.past(identity.ordinal)
-        if past is not None and past.out != BEGAN:
-            present = header_of(compiled, options, past.job_id, identity, given=b"", prints=prints.plain)
-            reasons = _others(compiled, past.header, present) if past.header.prints else ["no more is known of it"]
-            _check_published(past, reasons)
-            _remove_rest(directory, past)
-            return Opened(identity, prints, decisions=(_published(past),), past=past)
-    found = wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
-    if found is None:
-        why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
-        _refuse_taken(compiled, *why)
-        return Opened(identity, prints, decisions=why)
-    present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
-    check_dead(found)
-    check_nobody_goes_on(jobs, found)
-    taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
-    reasons = obstacles(compiled, found, present)
-    _refuse_half_published(compiled, found, reasons)
-    is_taken, use = not reasons, None
-    if is_taken:
-        found, use = taking.take(found)
-        try:
-            same = rebuilt(compiled, options, found)
-            if use is not None:  # it is this driver's own by now
-                use.end()
-            return Opened(identity, prints, same, (*kept_before(same), goes_on(same)))
-        except (Diverged, DamagedLogError) as error:
-            reasons = [str(error).rstrip(".")]
-            _refuse_half_published(compiled, found, reasons)
-    correction = correction_of(found, present)
-    if correction.keeps:
-        _refuse_taken(compiled)
-        if not is_taken:
+    with told_of(str(directory)):
+        run, jobs = script_run(directory, identity.run), JobsBelow(directory)
+        if wanted.by_place:
+            run.goes_on(identity, retain_seconds(options), jobs, job_id=wanted.job_id, by_itself=wanted.by_itself)
+            identity = replace(identity, run=run.name)
+            past = run.past(identity.ordinal)
+            if past is not None and past.out != BEGAN:
+                present = header_of(compiled, options, past.job_id, identity, given=b"", prints=prints.plain)
+                reasons = _others(compiled, past.header, present) if past.header.prints else ["no more is known of it"]
+                _check_published(past, reasons)
+                _remove_rest(directory, past)
+                return Opened(identity, prints, decisions=(_published(past),), past=past)
+        found = wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
+        if found is None:
+            why = () if wanted.by_itself else (_anew("no job at its place in this script was left unfinished"),)
+            _refuse_taken(compiled, *why)
+            return Opened(identity, prints, decisions=why)
+        present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
+        check_dead(found)
+        check_nobody_goes_on(jobs, found)
+        taking = Taking(directory, retain_seconds(options), identity.place(compiled.job_graph))
+        reasons = obstacles(compiled, found, present)
+        _refuse_half_published(compiled, found, reasons)
+        is_taken, use = not reasons, None
+        if is_taken:
             found, use = taking.take(found)
-            correction = replace(correction, found=found)
-        decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
-        return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking, use))
-    if wanted.job_id is not None:
-        raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
-    anew = _anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}")
-    _refuse_taken(compiled, anew)
-    return Opened(identity, prints, decisions=(anew,))
+            try:
+                same = rebuilt(compiled, options, found)
+                if use is not None:  # it is this driver's own by now
+                    use.end()
+                return Opened(identity, prints, same, (*kept_before(same), goes_on(same)))
+            except (Diverged, DamagedLogError) as error:
+                reasons = [str(error).rstrip(".")]
+                _refuse_half_published(compiled, found, reasons)
+        correction = correction_of(found, present)
+        if correction.keeps:
+            _refuse_taken(compiled)
+            if not is_taken:
+                found, use = taking.take(found)
+                correction = replace(correction, found=found)
+            decision = Decision(at=0.0, what="resume", result="goes on from", reason=correction.reason())
+            return Opened(identity, prints, decisions=(decision,), earlier=corrected(compiled, correction, taking, use))
+        if wanted.job_id is not None:
+            raise UsageError(f"Job {found.job_id} cannot go on: {'; '.join(reasons)}.", hint=_ANEW)
+        anew = _anew(f"job {found.job_id} cannot go on: {'; '.join(reasons)}")
+        _refuse_taken(compiled, anew)
+        return Opened(identity, prints, decisions=(anew,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
-from firesteel.results.storage.filesystem import first_line
+from firesteel.results.storage.filesystem import first_line, shown
 from firesteel.results.storage.retry import retried
 from firesteel.spark.driver.spark_errors import read_error
 from firesteel.spark.placement.node_names import learn
@@ -173,7 +173,7 @@ def _ask(
     try:
         retried(write)
     except OSError as error:
-        raise UsageError(f"Results between steps cannot lie at {root}: {first_line(error)}.") from error
+        raise UsageError(f"Results between steps cannot lie at {shown(root)}: {first_line(error)}.") from error
     n = max(2, context.defaultParallelism, len(executors(context))) * PROBES_PER_SLOT
     tag = f"firesteel-{name}"
     described = context.getLocalProperty(_DESCRIPTION)

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.masking import mask_text
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
 from firesteel.recovery.exclusive import exclusive_put, refusal
 from firesteel.recovery.leases import end_own, is_own
@@ -43,9 +44,9 @@ from firesteel.recovery.retention import (
 )
 from firesteel.recovery.uses import Use, begin_use, end_uses
 from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import inside, open_location
+from firesteel.results.storage.filesystem import inside, open_location, shown
 from firesteel.results.storage.owner import ENDED, is_dead, myself
-from firesteel.results.storage.retry import retried
+from firesteel.results.storage.retry import PAUSES, rest, retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.reaching import require_store
@@ -219,7 +220,7 @@ class JobStorage:
         return of_script or (not finished and mark.get("in_process") == self.place.in_process)
 
     def _mark(self, entries: Mapping[str, Any] | None = None, tag: str = "") -> None:
-        """``tag``: of the mark on an object store that is written over; another one that has come into its place stays."""
+        """``tag``: of the mark on an object store that is written over; that of another driver, which has the job by now, stays. Raises StorageError."""
         mark = {**myself(), "application": self._application, "at": time.time(), EPOCH: self.epoch}
         if self.retain:
             mark[RETAIN] = self.retain
@@ -230,22 +231,47 @@ class JobStorage:
         mark |= entries or {}
         content = json.dumps(mark).encode()
 
-        def write_mark() -> None:
-            if tag:  # a driver may freeze before this, and its successor have left a mark meanwhile
-                exclusive_put(self.root).replace(self._mark_path, content, tag)
-                return
-            self._fs.create_dir(self._path, recursive=True)
-            with self._fs.open_output_stream(self._mark_path) as stream:
-                stream.write(content)
-
         try:
-            retried(write_mark)
+            if self._goes_over(content, tag):
+                retried(lambda: self._write_mark(content))
         except OSError as error:
             raise self._not_marked(error) from error
 
+    def _write_mark(self, content: bytes) -> None:
+        self._fs.create_dir(self._path, recursive=True)
+        with self._fs.open_output_stream(self._mark_path) as stream:
+            stream.write(content)
+
+    def _goes_over(self, content: bytes, tag: str) -> bool:
+        """Writes over the mark that has the tag: this driver may have frozen before, and its successor have left a mark meanwhile. True: it is to be written
+        without that condition, for there is none, or the store does not take the right tag. Raises OSError.
+
+        A refusal alone does not say that another driver has the job: the one before may have marked its end just now, a store may ask for another try, and some refuse
+        whatever they are given.
+        """
+        same = False
+        for pause in (0.0, *PAUSES):
+            if not tag:
+                return True
+            if same:
+                rest(pause)
+            asked = tag
+            if retried(lambda asked=asked: exclusive_put(self.root).replace(self._mark_path, content, asked)):
+                return False
+            with suppress(FileNotFoundError):
+                if retried(lambda: _content(self._fs, self._mark_path)) == content:
+                    return False
+            found = retried(self._own_tag)
+            if found is None:
+                return False
+            same, tag = found == tag, found
+        if tag and not same:
+            raise OSError("its owner's mark is written by others again and again")
+        return True
+
     def _not_marked(self, error: OSError) -> StorageError:
         return StorageError(
-            f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
+            f"Results between steps cannot lie at {shown(self.root)}: {str(error).rstrip('.')}.",
             hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
             errno=error.errno,
         )
@@ -508,5 +534,5 @@ def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
     try:
         fs, path = pafs.FileSystem.from_uri(root)
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise UsageError(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}") from error
+        raise UsageError(mask_text(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}")) from error
     return fs, path.rstrip("/")

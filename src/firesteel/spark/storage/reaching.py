@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.object_stores import bucket_of, require_bucket, why
+from firesteel.connectors.files.object_stores import bucket_of, first_line, refusal, require_bucket, why
 from firesteel.errors import UsageError
 from firesteel.masking import mask_text
 from firesteel.options import STORAGE_DIR
+from firesteel.results.storage.retry import retried
 from firesteel.results.storage.store import StorageError
 
 _ANOTHER = f"Set {STORAGE_DIR.key} to another place."
@@ -21,19 +22,30 @@ _reached: set[str] = set()
 
 def require_store(fs: Any, path: str, root: str) -> None:
     """Raises UsageError where the object store of ``root`` cannot be reached, refuses the credentials or has no such bucket. Of each place it is asked once in a process, and not again
-    after an error: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
+    after an error that is known: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
     if "://" not in root or root in _reached:
         return
+    label = f"{root.partition('://')[0]}://{path}"  # pyarrow's path begins with the bucket, also where the URL does not
+
+    def ask() -> Any:
+        try:
+            return fs.get_file_info(path).type
+        except (OSError, pa.ArrowException) as error:
+            if refusal(label, error) is None:  # it may pass
+                raise
+            said, hint = why(label, error, _ANOTHER)
+            raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+
     try:
-        is_there = fs.get_file_info(path).type is not pafs.FileType.NotFound
+        is_there = retried(ask) is not pafs.FileType.NotFound
     except (OSError, pa.ArrowException) as error:
-        said, hint = _why(root, error)
-        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+        said = first_line(error)
+        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=_ANOTHER) from error
     if not is_there:
         try:
-            require_bucket(fs, _plain(root))
+            require_bucket(fs, label)
         except UsageError as error:
-            missing = f"there is no bucket '{bucket_of(_plain(root))}'"
+            missing = f"there is no bucket '{bucket_of(label)}'"
             raise UsageError(
                 f"Results between steps cannot lie at {mask_text(root)}: {missing}.", hint=error.hint
             ) from None
@@ -46,18 +58,17 @@ def told_of(root: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if "://" not in root:
+        if root.partition("://")[0] in (root, "file"):
             raise
-        said, hint = _why(root, error)
+        said, hint = why(_plain(root), error, _ANOTHER)
         message = f"The storage for intermediate results at {mask_text(root)} cannot be read: {said}."
         raise StorageError(message, hint=hint, errno=error.errno) from error
 
 
-def _why(root: str, error: BaseException) -> tuple[str, str]:
-    return why(_plain(root), error, _ANOTHER)
-
-
 def _plain(root: str) -> str:
-    """The URL without credentials and settings."""
+    """The URL without credentials and settings; of Azure's that name the container before the account, with the container in the account's place."""
     scheme, _, rest = root.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    authority, slash, path = rest.partition("?")[0].partition("/")
+    before, _, host = authority.rpartition("@")
+    container = before.partition(":")[0] if scheme == "abfs" and ".dfs." in host else ""
+    return f"{scheme}://{container or host}{slash}{path}"

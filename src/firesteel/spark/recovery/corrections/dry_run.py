@@ -16,6 +16,7 @@ from firesteel.spark.recovery.header import JobIdentity, header_of, prints_of
 from firesteel.spark.recovery.resuming import Resume, goes_on, obstacles, rebuilt, recovery_mode, wanted_of
 from firesteel.spark.recovery.runs import BEGAN, script_run
 from firesteel.spark.storage.directories import kept_folder, storage_root
+from firesteel.spark.storage.reaching import told_of
 
 
 def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
@@ -31,13 +32,14 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
             hint=f"Write firesteel resume JOB --dry-run, or set {RESULTS_REUSE.key} = true.",
         )
     root = kept_folder(storage_root(options, shared=False))
-    run, jobs = script_run(root, identity.run), JobsBelow(root)
-    if wanted.by_place:
-        run.goes_on(identity, 0.0, jobs, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
-        identity = replace(identity, run=run.name)
-    past = run.past(identity.ordinal)
-    is_done = past is not None and past.out != BEGAN
-    found = None if is_done else wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
+    with told_of(str(root)):
+        run, jobs = script_run(root, identity.run), JobsBelow(root)
+        if wanted.by_place:
+            run.goes_on(identity, 0.0, jobs, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
+            identity = replace(identity, run=run.name)
+        past = run.past(identity.ordinal)
+        is_done = past is not None and past.out != BEGAN
+        found = None if is_done else wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
     if found is None:
         raise UsageError(
             f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",
@@ -45,14 +47,15 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
         )
     prints = prints_of(compiled)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
-    reasons = obstacles(compiled, found, present)
-    if not reasons:
-        try:
-            return goes_on(rebuilt(compiled, options, found)).reason
-        except (Diverged, DamagedLogError) as error:
-            reasons = [str(error).rstrip(".")]
-    correction = correction_of(found, present)
-    lines = correction.lines(_stored(found))
+    with told_of(str(root)):
+        reasons = obstacles(compiled, found, present)
+        if not reasons:
+            try:
+                return goes_on(rebuilt(compiled, options, found)).reason
+            except (Diverged, DamagedLogError) as error:
+                reasons = [str(error).rstrip(".")]
+        correction = correction_of(found, present)
+        lines = correction.lines(_stored(found))
     if not correction.keeps:
         return "\n".join([f"Nothing of job {found.job_id} is kept: {'; '.join(reasons)}.", *lines])
     return "\n".join([correction.reason(), *lines])
@@ -64,8 +67,9 @@ def _used(compiled: CompiledJob, options: Options, identity: JobIdentity) -> str
     check_reuse(root)
     assert root is not None
     present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled).plain)
-    found = reused(root, present, identity.place(compiled.job_graph))
-    found.leave(finished=False)
+    with told_of(str(root)):
+        found = reused(root, present, identity.place(compiled.job_graph))
+        found.leave(finished=False)
     return "\n".join([found.decision().reason, *found.lines()])
 
 
