@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from firesteel.model.arrays import Ints, without
+from firesteel.model.arrays import Ints, is_ascending, without
 from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
 from firesteel.scheduler.kernel.commands import Deploy, DeployRegions, Placement
 from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
@@ -51,7 +51,7 @@ class ExecutionDeployer:
             else:
                 asked, granted = option, self._deploy_executions(option)
             if len(granted.subtasks) < len(asked.subtasks):
-                left = without(np.sort(asked.subtasks), np.sort(granted.subtasks))
+                left = without(_ascending(asked.subtasks), _ascending(granted.subtasks))
                 refused.append((asked.vertex, left))
         return refused
 
@@ -80,3 +80,8 @@ class ExecutionDeployer:
         self._operations.move(granted.vertex, granted.executions, ExecutionState.SCHEDULED)
         with InPhase(self._profiler, SchedulingPhase.DEPLOY):
             return self._descriptors.deploy(granted, placement)
+
+
+def _ascending(subtasks: Ints) -> Ints:
+    """The same, sorted: most are already."""
+    return subtasks if is_ascending(subtasks) else np.sort(subtasks)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from firesteel.model.arrays import Ints
 from firesteel.model.steps.costs import StepCosts
 from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
@@ -26,6 +27,8 @@ class LongestFirst:
         self._graph = graph
         self._costs = costs
         self._slots = slots
+        self._alike: dict[int, tuple[Ints, bool]] = {}
+        """By vertex, with the bytes that were looked at."""
 
     def order(self, options: list[DeploymentOption]) -> list[DeploymentOption]:
         """The same options, their executions in the order to ask for slots. Regions keep their order."""
@@ -41,11 +44,20 @@ class LongestFirst:
 
     def _within(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
         sizes = self._graph.vertices[option.vertex].input_bytes
-        if sizes is None or len(option.subtasks) <= self._slots(option.vertex):
+        few = len(option.subtasks) <= self._slots(option.vertex)
+        if sizes is None or few or self._are_alike(option.vertex, sizes):
             return option
         own = sizes[option.subtasks]
         order = np.argsort(-np.rint(own / max(1.0, ALIKE * own.mean())), kind="stable")
         return replace(option, subtasks=option.subtasks[order], executions=option.executions[order])
+
+    def _are_alike(self, vertex: int, sizes: Ints) -> bool:
+        """All of the vertex, and so any of them; looked at once, for those without a slot are asked about with every event."""
+        known = self._alike.get(vertex)
+        if known is None or known[0] is not sizes:
+            alike = int(sizes.max()) < (1 + ALIKE / 2) * int(sizes.min())
+            known = self._alike[vertex] = sizes, alike
+        return known[1]
 
     def _seconds(self, option: DeploymentOption) -> float | None:
         """Of its longest execution; None: not known."""

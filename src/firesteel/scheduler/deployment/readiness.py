@@ -29,7 +29,9 @@ class Readiness:
         vertex, table = self._graph.vertices[vertex_id], self._graph.executions
         rows = vertex.newest[subtasks]
         # Those that joined a round are the speculation's to deploy.
-        able = (table.state[rows] == ExecutionState.CREATED) & table.opens[rows] & ~vertex.held[subtasks]
+        able = (table.state[rows] == ExecutionState.CREATED) & table.opens[rows]
+        if vertex.held.any():
+            able &= ~vertex.held[subtasks]
         able &= self.has_inputs(vertex, subtasks)
         if not vertex.job.supports_concurrent_attempts:
             able &= ~vertex.has_pending_prior(subtasks)

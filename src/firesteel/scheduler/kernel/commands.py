@@ -22,7 +22,7 @@ Offset = TypeVar("Offset", np.int32, np.int64)
 
 def _runs(offsets: NDArray[Offset], chosen: Ints) -> tuple[NDArray[Offset], Ints]:
     """The runs ``offsets[k]:offsets[k + 1]`` of the chosen k, one behind another: their offsets, and the place of each entry."""
-    spans = np.diff(offsets)[chosen]
+    spans = offsets[chosen + 1] - offsets[chosen]
     ends = np.concatenate(([0], np.cumsum(spans))).astype(offsets.dtype)
     return ends, np.repeat(offsets[chosen] - ends[:-1], spans) + np.arange(ends[-1])
 
