@@ -44,6 +44,11 @@ def session(request):
     made.stop()
 
 
+def _files_in(folder):
+    """Also while some are being removed."""
+    return [name for _, _, files in os.walk(folder) for name in files]
+
+
 @pytest.fixture
 def env(session, tmp_path):
     options = {
@@ -54,6 +59,6 @@ def env(session, tmp_path):
     }
     yield ExecutionEnvironment(spark=session, options=options)
     patience = time.monotonic() + 20
-    while (left := [p for p in (tmp_path / "storage").rglob("*") if p.is_file()]) and time.monotonic() < patience:
+    while (left := _files_in(tmp_path / "storage")) and time.monotonic() < patience:
         time.sleep(0.01)  # rows that a job read go after it, by another thread
     assert left == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -34,11 +35,9 @@ def doubled(env, calls, rows=10, until=None):
 
 
 def objects(storage: Path) -> list[Path]:
-    return [
-        p
-        for p in storage.rglob("*")
-        if p.is_file() and "-part" not in p.name and not p.name.startswith("firesteel-job-")
-    ]
+    """Also while some are being removed."""
+    names = [Path(folder, name) for folder, _, files in os.walk(storage) for name in files]
+    return [path for path in names if "-part" not in path.name and not path.name.startswith("firesteel-job-")]
 
 
 def count(calls: Path) -> int:
