@@ -127,7 +127,12 @@ def case_blobs(folder: Path):
     spark = session()
     all_there(spark)
     by_value(Numbers)
-    given = options(folder).with_values({"firesteel.deployment.offload-threshold": "1 b"})
+    given = options(folder).with_values(
+        {
+            "firesteel.deployment.offload-threshold": "1 b",
+            "firesteel.standing-tasks": False,  # whose first ones may take all of it, on some of the hosts
+        }
+    )
     outcome = submit(two_steps(splits=4, rows=20, fn=blob_files(), parallelism=11), spark, given).result()
     rows = collected(outcome).to_pylist() if outcome.error is None else []
     outcome.close()
