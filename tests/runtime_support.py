@@ -178,6 +178,11 @@ def options(tmp_path, **values: Any) -> Options:
     return Options({**given, **{k.replace("__", "."): v for k, v in values.items()}})
 
 
+def files_in(folder) -> list[Path]:
+    """All below, also while some are being removed."""
+    return [Path(parent, name) for parent, _, files in os.walk(folder) for name in files]
+
+
 def left_behind(tmp_path) -> list[str]:
     """What lies in the storage of :func:`options`."""
     root = tmp_path / "storage"

@@ -9,6 +9,7 @@ import pytest
 
 import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
+from runtime_support import files_in
 from s3_server import s3, server  # noqa: F401 (fixtures)
 
 
@@ -44,11 +45,6 @@ def session(request):
     made.stop()
 
 
-def _files_in(folder):
-    """Also while some are being removed."""
-    return [name for _, _, files in os.walk(folder) for name in files]
-
-
 @pytest.fixture
 def env(session, tmp_path):
     options = {
@@ -59,6 +55,6 @@ def env(session, tmp_path):
     }
     yield ExecutionEnvironment(spark=session, options=options)
     patience = time.monotonic() + 20
-    while (left := _files_in(tmp_path / "storage")) and time.monotonic() < patience:
+    while (left := files_in(tmp_path / "storage")) and time.monotonic() < patience:
         time.sleep(0.01)  # rows that a job read go after it, by another thread
     assert left == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from caching_kit import counted
 from firesteel import ExecutionEnvironment, col
 from firesteel.errors import JobExecutionError, UsageError
+from runtime_support import files_in
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def doubled(env, calls, rows=10, until=None):
 
 
 def objects(storage: Path) -> list[Path]:
-    """Also while some are being removed."""
-    names = [Path(folder, name) for folder, _, files in os.walk(storage) for name in files]
-    return [path for path in names if "-part" not in path.name and not path.name.startswith("firesteel-job-")]
+    return [
+        path for path in files_in(storage) if "-part" not in path.name and not path.name.startswith("firesteel-job-")
+    ]
 
 
 def count(calls: Path) -> int:

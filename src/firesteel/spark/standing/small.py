@@ -115,7 +115,7 @@ class SmallStandingTasks:
             batch.standing = True
             self._waiting.add(work)
         if work.must_wait:
-            aside(partial(self._offer_prepared, work), f"{batch.tag}-blobs")
+            aside(partial(self._offer_prepared, work), f"{batch.tag}-prepared")
         else:
             self._offer(work)
         return self._decision(batch.deploys[0], "standing tasks", "in standing tasks, without a Spark job of its own")
@@ -291,7 +291,8 @@ class SmallStandingTasks:
             for member in self._idle():
                 if member.idle_until is not None and member.idle_until <= now:
                     self._let_go(member)
-            self._look_at_idle()
+                else:
+                    self._waits(member)
 
     # --- under the lock --------------------------------------------------------------------------------------
 
@@ -308,7 +309,7 @@ class SmallStandingTasks:
             self._let_go(member)
         elif member.idle_until is None:
             member.idle_until = time.monotonic() + self._idle_seconds
-            self._look_at_idle()
+            self._waits(member)
 
     def _sent(self, member: Member, turn: Turn) -> bool:
         """False: it cannot be, and its batch fails."""
@@ -337,11 +338,10 @@ class SmallStandingTasks:
             line.close()
             self._relieve(member)
 
-    def _look_at_idle(self) -> None:
-        """When the first of them has waited for long enough."""
-        until = [member.idle_until for member in self._idle() if member.idle_until is not None]
-        if until and self._lines is not None:
-            self._lines.call_at(min(until))
+    def _waits(self, member: Member) -> None:
+        """It is looked at when it has for long enough."""
+        if self._lines is not None and member.idle_until is not None:
+            self._lines.call_at(member.idle_until)
 
     def _idle(self) -> list[Member]:
         return [member for member in self._members.values() if member.idle_until is not None]

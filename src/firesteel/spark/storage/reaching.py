@@ -33,23 +33,22 @@ def require_store(fs: Any, path: str, root: str) -> None:
         except (OSError, pa.ArrowException) as error:
             if refusal(label, error) is None:  # it may pass
                 raise
-            said, hint = why(label, error, _ANOTHER)
-            raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=hint) from error
+            raise _refused(root, *why(label, error, _ANOTHER)) from error
 
     try:
         is_there = retried(ask) is not pafs.FileType.NotFound
     except (OSError, pa.ArrowException) as error:
-        said = first_line(error)
-        raise UsageError(f"Results between steps cannot lie at {mask_text(root)}: {said}.", hint=_ANOTHER) from error
+        raise _refused(root, first_line(error), _ANOTHER) from error
     if not is_there:
         try:
             require_bucket(fs, label)
         except UsageError as error:
-            missing = f"there is no bucket '{bucket_of(label)}'"
-            raise UsageError(
-                f"Results between steps cannot lie at {mask_text(root)}: {missing}.", hint=error.hint
-            ) from None
+            raise _refused(root, f"there is no bucket '{bucket_of(label)}'", error.hint) from None
     _reached.add(root)
+
+
+def _refused(root: str, why_not: str, hint: str | None) -> UsageError:
+    return UsageError(f"Results between steps cannot lie at {mask_text(root)}: {why_not}.", hint=hint)
 
 
 @contextmanager
