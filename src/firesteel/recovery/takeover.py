@@ -8,7 +8,7 @@ it is one put in the place of the rename (``objects``); there an old driver can 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,8 @@ NO_BASE = 0
 WATCH_SECONDS = 3 * ALIVE_SECONDS
 """A driver whose log did not grow for so long is dead, frozen or parted from the storage."""
 _POLL_SECONDS = 0.25
+_LOOKS = 10
+"""Listings of directories, at most, while jobs are taken over or removed all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,7 @@ class JobsBelow:
 
     def find(self) -> list[FoundJob]:
         """Returns those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
-        found: list[FoundJob] = []
-        for directory in self._directories():
-            with suppress(OSError, DamagedLogError):
-                found += self._read(directory)
+        found = _read_all(self.root, self._directories, self._read_if_any)
         return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
 
     def _directories(self) -> Sequence[Path | ObjectPath]:
@@ -118,6 +117,15 @@ class JobsBelow:
         marks = mapped(mark_beside, left, at_once)
         self._finished |= {place.name for place, mark in zip(left, marks, strict=True) if FINISHED in mark}
         return [place for place in left if place.name not in self._finished]
+
+    def _read_if_any(self, directory: Path | ObjectPath) -> list[FoundJob]:
+        """Raises FileNotFoundError where there is none any more."""
+        try:
+            return self._read(directory)
+        except FileNotFoundError:
+            raise
+        except (OSError, DamagedLogError):
+            return []
 
     def _read(self, directory: Path | ObjectPath) -> list[FoundJob]:
         state = _state(directory)
@@ -134,11 +142,7 @@ def find_jobs(root: Path | ObjectPath) -> list[FoundJob]:
 
 def find_runs(root: Path | ObjectPath) -> list[FoundJob]:
     """The runs of scripts that are kept below ``root``. Raises DamagedLogError, OSError: what cannot be read may be of any script."""
-    found: list[FoundJob] = []
-    for directory in root.glob(f"{directory_name(f'{RUN}*', 1)}/{LOG}"):
-        with suppress(FileNotFoundError):  # its process ends, or another one has just taken it over
-            found += _read(directory.parent)
-    return found
+    return _read_all(root, lambda: [log.parent for log in root.glob(f"{directory_name(f'{RUN}*', 1)}/{LOG}")], _read)
 
 
 def written(job: FoundJob) -> float:
@@ -150,15 +154,41 @@ def written(job: FoundJob) -> float:
 
 def find_job(root: Path | ObjectPath, job_id: str) -> FoundJob:
     """Raises UsageError for a job that left nothing, DamagedLogError, OSError."""
-    own = [d for d in root.glob(f"{directory_name(job_id, 1)}*") if (job_and_epoch(d.name) or ("", 0))[0] == job_id]
-    directories = [directory for directory in own if (directory / LOG).is_dir()]
-    found = [job for directory in directories for job in _read(directory)]
+
+    def directories() -> list[Path | ObjectPath]:
+        own = [d for d in root.glob(f"{directory_name(job_id, 1)}*") if (job_and_epoch(d.name) or ("", 0))[0] == job_id]
+        return [directory for directory in own if (directory / LOG).is_dir()]
+
+    found = _read_all(root, directories, _read)
     if not found:
         raise UsageError(
             f"There is nothing of job {job_id} in {shown(str(root))} to go on with.",
             hint="Results are kept of jobs that did not finish, for as long as firesteel.results.retain-on-failure says.",
         )
     return max(found, key=lambda job: job.epoch)
+
+
+def _read_all(
+    root: Path | ObjectPath,
+    directories: Callable[[], Sequence[Path | ObjectPath]],
+    read: Callable[[Path | ObjectPath], list[FoundJob]],
+) -> list[FoundJob]:
+    """Misses none that another driver takes over, and renames, at the same time: the directories are listed twice, for the listing in which one gets another
+    name may have neither, and again where one is gone before it is read. ``read``: raises FileNotFoundError then, and what else it will."""
+    found: list[FoundJob] = []
+    for _ in range(_LOOKS):
+        listed = directories()
+        if isinstance(root, Path):
+            listed = list(dict.fromkeys((*listed, *directories())))
+        found, gone = [], False
+        for directory in listed:
+            try:
+                found += read(directory)
+            except FileNotFoundError:
+                gone = True
+        if not gone:
+            break
+    return found
 
 
 def _read(directory: Path | ObjectPath) -> list[FoundJob]:
@@ -188,16 +218,12 @@ def owner(job: FoundJob) -> Owner:
 
 
 def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
-    """Returns when the job's driver is dead for certain, or its log has not grown for a while. Raises UsageError where it lives."""
+    """Returns when the job's driver is dead for certain, or its log has not grown for a while. Raises UsageError where it lives, or another one has told
+    meanwhile that the job is its own, DamagedLogError, OSError."""
     if is_surely_dead(job):
         return
-    mark = _mark_of(job)
-    if job.ended is not None and owner(job) is Owner.ALIVE:  # nobody writes to its log
-        raise UsageError(
-            f"{job.label} has ended, and process {mark['pid']} goes on from what it left.",
-            hint="Wait for the end of that process, or end it, before you go on with the job.",
-        )
-    before = _state(job.directory)
+    _check_ended_not_held(job)
+    mark, before = _mark_of(job), _state(job.directory)
     until = time.monotonic() + watch_seconds
     while time.monotonic() < until:
         if _state(job.directory) != before:
@@ -207,6 +233,28 @@ def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
                 hint="Wait for its end, or end that process, before you go on with the job.",
             )
         time.sleep(_POLL_SECONDS)
+    # Found where a driver had just put it as it took it over, the job had not yet told of that one, which need not write more for hours.
+    _check_ended_not_held(job)
+    _check_same_driver(job)
+
+
+def _check_ended_not_held(job: FoundJob) -> None:
+    """Raises UsageError where the job has ended, and a process that lives has what it left: nobody writes to its log then."""
+    if job.ended is not None and owner(job) is Owner.ALIVE:
+        raise UsageError(
+            f"{job.label} has ended, and process {_mark_of(job)['pid']} goes on from what it left.",
+            hint="Wait for the end of that process, or end it, before you go on with the job.",
+        )
+
+
+def _check_same_driver(job: FoundJob) -> None:
+    """Raises UsageError where another one has begun since the job was read, or all of it is gone, DamagedLogError, OSError."""
+    try:
+        is_same = any(again.driver == job.driver for again in _read(job.directory))
+    except FileNotFoundError:
+        raise removed_just_now(job) from None
+    if not is_same:
+        raise _taken_over(job)
 
 
 def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
@@ -231,13 +279,17 @@ def take_over(job: FoundJob) -> FoundJob:
         directory = job.directory.with_name(directory_name(job.job_id, epoch))
         is_ours = _renamed(job.directory, directory)
     if not is_ours:
-        raise UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
+        raise _taken_over(job)
     log = read_log(directory / LOG)
     if not log.entries:
         if isinstance(directory, ObjectPath):
             disclaim(directory / LOG, job.log.read[SEGMENTS])
         raise removed_just_now(job)
     return FoundJob(job.job_id, epoch, directory, log, job.header, job.told_origins)
+
+
+def _taken_over(job: FoundJob) -> UsageError:
+    return UsageError(f"{job.label} was taken over by another driver just now{_who(job)}.")
 
 
 def removed_just_now(job: FoundJob) -> UsageError:
@@ -291,7 +343,7 @@ def _first_words(job: FoundJob, epoch: int) -> list[AnyLogRecord]:
 def _who(job: FoundJob) -> str:
     with suppress(UsageError, DamagedLogError, OSError):
         winner = find_job(job.directory.parent, job.job_id)
-        if winner.driver.epoch > job.epoch:
+        if winner.driver.epoch > job.driver.epoch:
             return f": process {winner.driver.pid} on {winner.driver.host.split(' ')[0]}"
     return ""
 

@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import FencedError
-from firesteel.recovery.takeover import JobsBelow
+from firesteel.recovery.takeover import JobsBelow, check_dead, find_runs, take_over
+from firesteel.results.storage.owner import Owner
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery import runs
@@ -90,6 +92,28 @@ def test_a_living_process_keeps_its_run(tmp_path):
     with pytest.raises(UsageError, match=f"The run of /job.py goes on in process {os.getpid()} on "):
         goes_on(tmp_path)
     assert [path.name for path in tmp_path.glob("*.owner.json")] == ["firesteel-run-first.owner.json"]
+
+
+def test_two_go_on_at_once_and_the_slow_one_finds_what_the_other_has_not_told_of_yet(tmp_path, monkeypatch):
+    """It waits, and takes nothing from who was faster, which writes nothing for hours."""
+    published(ScriptRun(tmp_path, "first"), "a")
+    dies(tmp_path, "first")
+    seen = []
+
+    def taken(found):
+        taken = take_over(found)
+        seen[:] = find_runs(tmp_path)
+        return taken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "take_over", taken)
+        fast = goes_on(tmp_path)
+    monkeypatch.setattr(runs, "find_runs", lambda root: seen)
+    monkeypatch.setattr(runs, "owner", lambda found: Owner.UNKNOWN)
+    monkeypatch.setattr(runs, "check_dead", partial(check_dead, watch_seconds=0.3))
+    with pytest.raises(UsageError, match=f"was taken over by another driver just now: process {os.getpid()} on "):
+        goes_on(tmp_path)
+    published(fast, "a", "b")
 
 
 def test_a_script_that_failed_goes_on_only_when_asked(tmp_path):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +21,7 @@ from firesteel.recovery.takeover import JobsBelow, check_dead, check_nobody_goes
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import myself
 from firesteel.scheduler.kernel.records import JobPlanned
-from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
+from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
 from firesteel.spark.recovery.corrections import corrected
 from firesteel.spark.recovery.corrections.corrected import Taking
 from firesteel.spark.storage.directories import Place
@@ -96,6 +100,37 @@ def test_a_driver_that_took_the_job_over_and_began_since_the_logs_were_read_is_s
     writer.close()
 
 
+@pytest.fixture
+def moves(monkeypatch, tmp_path):
+    """Another driver takes the job 'j' over when its log is about to be read for the first time."""
+    find = {"moved": partial(find_job, tmp_path, "j")}
+
+    def moved(log):
+        if "moved" in find:
+            take_over(find.pop("moved")())
+        return read_log(log)
+
+    monkeypatch.setattr(takeover, "read_log", moved)
+    return find
+
+
+@pytest.mark.parametrize("look", [find_jobs, JobsBelow.find, partial(find_job, job_id="j")])
+def test_a_job_that_is_taken_over_just_as_it_is_looked_for_is_found(tmp_path, moves, look):
+    """Else the one that looks would begin anew."""
+    left(tmp_path, "j").close()
+    found = look(JobsBelow(tmp_path) if look is JobsBelow.find else tmp_path)
+    assert moves == {} and [job.epoch for job in (found if isinstance(found, list) else [found])] == [2]
+
+
+def test_a_job_that_a_listing_misses_as_it_gets_another_name_is_found(tmp_path, monkeypatch):
+    left(tmp_path, "j").close()
+    listings = [[]]
+    monkeypatch.setattr(
+        Path, "glob", lambda path, name, real=Path.glob: iter(listings.pop()) if listings else real(path, name)
+    )
+    assert [job.job_id for job in find_jobs(tmp_path)] == ["j"] and listings == []
+
+
 def test_one_of_many_drivers_wins(tmp_path):
     left(tmp_path, "j").close()
     outcomes = contended(find_job(tmp_path, "j"))
@@ -149,3 +184,44 @@ def test_a_driver_whose_log_grows_lives(tmp_path):
     grow.join()
     writer.close()
     check_dead(found, watch_seconds=0.5)
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """What happens each time a driver has looked at the job's mark, as if it was slow."""
+    late = []
+
+    def marked(directory, real=takeover.mark_beside):
+        mark = real(directory)
+        if late:
+            late.pop(0)()
+        return mark
+
+    monkeypatch.setattr(takeover, "mark_beside", marked)
+    return late
+
+
+def test_who_has_taken_the_job_over_just_before_keeps_it_though_its_log_does_not_grow(tmp_path, late):
+    left(tmp_path, "j").close()
+    found = take_over(find_job(tmp_path, "j"))
+    (found,) = find_jobs(tmp_path)
+    late.append(lambda: left(tmp_path, "j", epoch=2).close())
+    with pytest.raises(
+        UsageError, match=r"Job j \('job'\) was taken over by another driver just now: process 11 on far"
+    ):
+        check_dead(found, watch_seconds=0.5)
+    (found,) = find_jobs(tmp_path)
+    late.append(lambda: shutil.rmtree(found.directory))
+    with pytest.raises(UsageError, match="taken over by another driver, or removed, just now"):
+        check_dead(found, watch_seconds=0.5)
+
+
+def test_who_has_taken_over_what_a_job_left_keeps_it_though_its_log_does_not_grow(tmp_path, late):
+    writer = left(tmp_path, "j")
+    writer.wait(writer.append(encode_records([Ended("FAILED", 1.0)]), awaited=True))
+    writer.close()
+    found = take_over(find_job(tmp_path, "j"))
+    (found,) = find_jobs(tmp_path)
+    late += [lambda: None, lambda: mark(tmp_path, "firesteel-job-j.e2", myself())]
+    with pytest.raises(UsageError, match=f"has ended, and process {os.getpid()} goes on from what it left"):
+        check_dead(found, watch_seconds=0.5)
