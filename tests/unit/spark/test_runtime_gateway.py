@@ -50,7 +50,7 @@ def test_ctrl_c_while_the_jvm_starts_ends_it(monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert start.process is not None
-    assert start.process.poll() == -signal.SIGKILL
+    assert start.process.wait(600) == -signal.SIGKILL
     assert java_gateway.Popen is popen
     start.forget(context)
     assert context._gateway is None
