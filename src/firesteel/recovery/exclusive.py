@@ -105,7 +105,7 @@ class _S3Put:
 
 
 def _client_of(url: str) -> Any:
-    """With the key, the endpoint and the region that the URL has, as pyarrow takes them from it; all else boto3 finds as other programs do."""
+    """With the key, the endpoint, the region and the certificates that the URL has, as pyarrow takes them from it; all else boto3 finds as other programs do."""
     import boto3
 
     parts = urlsplit(url)
@@ -119,4 +119,8 @@ def _client_of(url: str) -> Any:
     region = how.get("region") or os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
     if region:  # boto3 itself does not look at the last one
         given["region_name"] = region
+    if how.get("tls_verify_certificates", "").lower() in ("false", "0"):
+        given["verify"] = False
+    elif "tls_ca_file_path" in how:
+        given["verify"] = how["tls_ca_file_path"]
     return boto3.client("s3", **given)

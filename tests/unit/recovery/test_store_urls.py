@@ -53,6 +53,23 @@ def test_the_log_is_put_where_the_results_are(monkeypatch, query, endpoint, regi
     assert (made.meta.endpoint_url, made.meta.region_name) == (endpoint, region)
 
 
+@pytest.mark.parametrize(
+    ("query", "verify"),
+    [
+        ("tls_ca_file_path=/etc/own.pem", "/etc/own.pem"),
+        ("tls_ca_file_path=/etc/own.pem&tls_verify_certificates=false", False),
+        ("tls_verify_certificates=0", False),
+        ("tls_verify_certificates=true", None),
+        ("", None),
+    ],
+)
+def test_the_log_is_put_with_the_certificates_of_the_url(monkeypatch, query, verify):
+    given = {}
+    monkeypatch.setattr("boto3.client", lambda service, **options: given.update(options))
+    _client_of(f"s3://key:secret@bucket/r?endpoint_override=h:1&{query}")
+    assert given.get("verify") == verify
+
+
 def test_a_host_that_boto3_takes_for_no_host_is_an_error_of_the_store():
     """pyarrow takes it, and containers have such names."""
     put = exclusive_put("s3://key:secret@bucket/r?endpoint_override=minio_1:9000&scheme=http")
