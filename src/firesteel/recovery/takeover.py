@@ -20,7 +20,7 @@ from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.log import ALIVE_SECONDS
 from firesteel.recovery.objects import AT_ONCE, SEGMENTS, ObjectPath, claim, disclaim, segments_in
 from firesteel.recovery.places import LOG, MARK, PREFIX, RUN, directory_name, job_and_epoch
-from firesteel.recovery.retention import FINISHED, ORIGINS, mark_beside
+from firesteel.recovery.retention import EPOCH, FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
 from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import shown
@@ -83,6 +83,12 @@ class FoundJob:
         told = {int(base): job_id for base, job_id in self.told_origins.items()}
         return told | dict.fromkeys(self.token_bases, self.job_id)
 
+    def has_driver_before(self, mark: Mapping[str, Any]) -> bool:
+        """Returns whether the last driver that wrote anything of what it does is none of the process with this mark."""
+        driver = self.driver
+        has_taken_only = driver.nonce == NO_BASE and not self.job_id.startswith(RUN)
+        return has_taken_only or (driver.pid, driver.started) != (mark.get("pid"), mark.get("started"))
+
     @property
     def driver(self) -> DriverBegan:
         """The last driver that wrote anything."""
@@ -102,7 +108,7 @@ class JobsBelow:
 
     def find(self) -> list[FoundJob]:
         """Returns those that have not finished, and have a log which can be read, as they are now; the one that began last is the last."""
-        found = _read_all(self.root, self._directories, self._read_if_any)
+        found = _read_all(self.root, lambda: _twice(self.root, self._directories), self._read_if_any)
         return sorted((job for job in found if not job.has_finished), key=lambda job: job.began)
 
     def _directories(self) -> Sequence[Path | ObjectPath]:
@@ -142,7 +148,11 @@ def find_jobs(root: Path | ObjectPath) -> list[FoundJob]:
 
 def find_runs(root: Path | ObjectPath) -> list[FoundJob]:
     """The runs of scripts that are kept below ``root``. Raises DamagedLogError, OSError: what cannot be read may be of any script."""
-    return _read_all(root, lambda: [log.parent for log in root.glob(f"{directory_name(f'{RUN}*', 1)}/{LOG}")], _read)
+
+    def directories() -> list[Path | ObjectPath]:
+        return [log.parent for log in root.glob(f"{directory_name(f'{RUN}*', 1)}/{LOG}")]
+
+    return _read_all(root, lambda: _twice(root, directories), _read)
 
 
 def written(job: FoundJob) -> float:
@@ -159,7 +169,7 @@ def find_job(root: Path | ObjectPath, job_id: str) -> FoundJob:
         own = [d for d in root.glob(f"{directory_name(job_id, 1)}*") if (job_and_epoch(d.name) or ("", 0))[0] == job_id]
         return [directory for directory in own if (directory / LOG).is_dir()]
 
-    found = _read_all(root, directories, _read)
+    found = _read_all(root, directories, _read) or _read_all(root, directories, _read)  # as ``_twice`` says
     if not found:
         raise UsageError(
             f"There is nothing of job {job_id} in {shown(str(root))} to go on with.",
@@ -173,22 +183,24 @@ def _read_all(
     directories: Callable[[], Sequence[Path | ObjectPath]],
     read: Callable[[Path | ObjectPath], list[FoundJob]],
 ) -> list[FoundJob]:
-    """Misses none that another driver takes over, and renames, at the same time: the directories are listed twice, for the listing in which one gets another
-    name may have neither, and again where one is gone before it is read. ``read``: raises FileNotFoundError then, and what else it will."""
-    found: list[FoundJob] = []
+    """Reads them all, and looks again where one that was listed is gone: another driver has renamed it as it took it over, or has removed it. On an object
+    store nothing is renamed. ``read``: raises FileNotFoundError then, and what else it will. Raises UsageError where that never ends."""
     for _ in range(_LOOKS):
-        listed = directories()
-        if isinstance(root, Path):
-            listed = list(dict.fromkeys((*listed, *directories())))
-        found, gone = [], False
-        for directory in listed:
+        found: list[FoundJob] = []
+        gone = False
+        for directory in directories():
             try:
                 found += read(directory)
             except FileNotFoundError:
-                gone = True
+                gone = isinstance(root, Path)
         if not gone:
-            break
-    return found
+            return found
+    raise UsageError(f"Jobs in {shown(str(root))} come and go faster than they can be looked at.", hint="Try again.")
+
+
+def _twice(root: Path | ObjectPath, listed: Callable[[], Sequence[Path | ObjectPath]]) -> list[Path | ObjectPath]:
+    """A listing in which a directory gets another name may have neither."""
+    return list(listed()) if isinstance(root, ObjectPath) else list(dict.fromkeys((*listed(), *listed())))
 
 
 def _read(directory: Path | ObjectPath) -> list[FoundJob]:
@@ -217,44 +229,62 @@ def owner(job: FoundJob) -> Owner:
         return Owner.UNKNOWN
 
 
-def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> None:
-    """Returns when the job's driver is dead for certain, or its log has not grown for a while. Raises UsageError where it lives, or another one has told
-    meanwhile that the job is its own, DamagedLogError, OSError."""
+def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> bool:
+    """Returns when the job's driver is dead for certain, or its log has not grown for a while: whether it had to be watched for that. Raises UsageError where
+    it lives, or another one has told meanwhile that the job is its own, DamagedLogError, OSError."""
     if is_surely_dead(job):
-        return
-    _check_ended_not_held(job)
+        return False
+    _check_not_held(job)
     mark, before = _mark_of(job), _state(job.directory)
     until = time.monotonic() + watch_seconds
     while time.monotonic() < until:
         if _state(job.directory) != before:
-            host, pid = str(mark.get("host", job.driver.host)).split(" ")[0], mark.get("pid", job.driver.pid)
-            raise UsageError(
-                f"{job.label} still runs: its driver, process {pid} on {host}, has just written to its log.",
-                hint="Wait for its end, or end that process, before you go on with the job.",
-            )
+            raise _still_runs(job, mark)
         time.sleep(_POLL_SECONDS)
-    # Found where a driver had just put it as it took it over, the job had not yet told of that one, which need not write more for hours.
-    _check_ended_not_held(job)
+    # It may have been found where a driver had just put it as it took it over, and not told of that one yet, which need not write more for hours.
+    _check_not_held(job)
     _check_same_driver(job)
+    return True
 
 
-def _check_ended_not_held(job: FoundJob) -> None:
-    """Raises UsageError where the job has ended, and a process that lives has what it left: nobody writes to its log then."""
-    if job.ended is not None and owner(job) is Owner.ALIVE:
-        raise UsageError(
-            f"{job.label} has ended, and process {_mark_of(job)['pid']} goes on from what it left.",
-            hint="Wait for the end of that process, or end it, before you go on with the job.",
-        )
+def _still_runs(job: FoundJob, mark: Mapping[str, Any]) -> UsageError:
+    host, pid = str(mark.get("host", job.driver.host)).split(" ")[0], mark.get("pid", job.driver.pid)
+    return UsageError(
+        f"{job.label} still runs: its driver, process {pid} on {host}, has just written to its log.",
+        hint="Wait for its end, or end that process, before you go on with the job.",
+    )
+
+
+def _check_not_held(job: FoundJob) -> None:
+    """Raises UsageError where a process of this machine lives that has taken the job, and does not write to its log: not yet, or never, for the job has
+    ended, and it goes on from what that left."""
+    mark = _mark_of(job)
+    try:
+        if owner_of(mark) is not Owner.ALIVE:
+            return
+    except ValueError:
+        return
+    if job.ended is not None:
+        does = f"has ended, and process {mark['pid']} goes on from what it left"
+    elif job.has_driver_before(mark):
+        does = f"was taken over by process {mark['pid']}, which begins with it"
+    else:
+        return
+    raise UsageError(
+        f"{job.label} {does}.", hint="Wait for the end of that process, or end it, before you go on with the job."
+    )
 
 
 def _check_same_driver(job: FoundJob) -> None:
     """Raises UsageError where another one has begun since the job was read, or all of it is gone, DamagedLogError, OSError."""
-    try:
-        is_same = any(again.driver == job.driver for again in _read(job.directory))
-    except FileNotFoundError:
-        raise removed_just_now(job) from None
-    if not is_same:
-        raise _taken_over(job)
+    if isinstance(job.directory, ObjectPath):  # there nobody takes it over who has not read all of its log
+        return
+    with suppress(FileNotFoundError):
+        for again in _read(job.directory):
+            if again.driver != job.driver:
+                raise _taken_over(job)
+            return
+    raise removed_just_now(job)
 
 
 def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:
@@ -349,7 +379,11 @@ def _who(job: FoundJob) -> str:
 
 
 def _mark_of(job: FoundJob) -> Mapping[str, Any]:
-    return mark_beside(job.directory)
+    """Of who has the job, as far as is told: on an object store a driver that takes it over tells that in the log, and marks it a moment later."""
+    mark, driver = mark_beside(job.directory), job.driver
+    if mark and mark.get(EPOCH, driver.epoch) < driver.epoch:
+        return {"host": driver.host, "pid": driver.pid, "started": driver.started}
+    return mark
 
 
 def _state(directory: Path | ObjectPath) -> object:

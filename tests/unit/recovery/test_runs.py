@@ -13,12 +13,14 @@ import msgspec
 import pytest
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.recovery.frames import DamagedLogError
+from firesteel.recovery import takeover
+from firesteel.recovery.files import FileLog
+from firesteel.recovery.frames import DamagedLogError, frame
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.takeover import JobsBelow, check_dead, find_runs, take_over
 from firesteel.results.storage.owner import Owner
 from firesteel.scheduler.kernel.records import JobPlanned
-from firesteel.scheduler.recovery.records import LogHeader
+from firesteel.scheduler.recovery.records import Alive, DriverBegan, LogHeader, encode_records
 from firesteel.spark.recovery import runs
 from firesteel.spark.recovery.header import JobIdentity
 from firesteel.spark.recovery.runs import ALL, BEGAN, NO_RUN, NONE, ScriptRun
@@ -49,7 +51,8 @@ def dies(root, name, age=0.0):
 
 def goes_on(root, **given):
     run = ScriptRun(root, "mine")
-    run.goes_on(ME, 3600.0, JobsBelow(root), **{"job_id": None, "by_itself": False, **given})
+    jobs = given.pop("jobs_below", JobsBelow(root))
+    run.goes_on(ME, 3600.0, jobs, **{"job_id": None, "by_itself": False, **given})
     return run
 
 
@@ -114,6 +117,83 @@ def test_two_go_on_at_once_and_the_slow_one_finds_what_the_other_has_not_told_of
     with pytest.raises(UsageError, match=f"was taken over by another driver just now: process {os.getpid()} on "):
         goes_on(tmp_path)
     published(fast, "a", "b")
+
+
+def unfinished(root, job_id, run, ordinal):
+    """A job of the run, of a process that is gone."""
+    (root / f"firesteel-job-{job_id}").mkdir()
+    log = FileLog(root / f"firesteel-job-{job_id}" / "log", 1)
+    began = DriverBegan(1, 7, "far", 11, "s", "app", 1.0, 0.0)
+    log.append(
+        frame([encode_records([began]), encode_records([msgspec.structs.replace(header(job_id, ordinal), run=run)])])
+    )
+    return log
+
+
+def test_a_run_that_is_taken_over_just_as_it_is_looked_for_is_found(tmp_path, monkeypatch):
+    published(ScriptRun(tmp_path, "first"), "a")
+    dies(tmp_path, "first")
+    (before,) = find_runs(tmp_path)
+    find = [before]
+
+    def moved(log, real=takeover.read_log):
+        while find:
+            take_over(find.pop())
+        return real(log)
+
+    monkeypatch.setattr(takeover, "read_log", moved)
+    (found,) = find_runs(tmp_path)
+    assert (before.epoch, found.epoch) == (1, 2)
+
+
+def test_an_older_run_does_not_take_the_place_of_the_last_one_that_another_process_takes_over(tmp_path, monkeypatch):
+    for name, age in (("old", 60.0), ("new", 30.0)):
+        published(ScriptRun(tmp_path, name), name)
+        dies(tmp_path, name, age)
+
+    def raced(root, real=find_runs):
+        found = real(root)
+        take_over(next(run for run in found if run.header.run == "new"))
+        return found
+
+    monkeypatch.setattr(runs, "find_runs", raced)
+    with pytest.raises(UsageError, match=r"The run of /job\.py was taken over by another driver, or removed, just now"):
+        goes_on(tmp_path)
+
+
+def test_a_job_that_finishes_as_its_run_is_looked_for_is_not_missed(tmp_path):
+    """Its driver has made the run's log before."""
+    unfinished(tmp_path, "a", "first", 0).close()
+
+    class Jobs(JobsBelow):
+        def find(self):
+            found = super().find()
+            if found:
+                published(ScriptRun(tmp_path, "first"), "a")
+                (tmp_path / "firesteel-job-a").rename(tmp_path / "gone")
+            return found
+
+    with pytest.raises(UsageError, match=r"Job a \('job'\) was taken over by another driver, or removed, just now"):
+        goes_on(tmp_path, jobs_below=Jobs(tmp_path))
+
+
+def test_a_run_is_not_taken_whose_driver_writes_to_a_job_while_the_run_is_watched(tmp_path, monkeypatch):
+    """From afar only logs tell, and a run's own does not grow."""
+    published(ScriptRun(tmp_path, "first"), "a")
+    (mark,) = tmp_path.glob("*.owner.json")
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "host": "far"}))
+    log = unfinished(tmp_path, "b", "first", 1)
+
+    def watched(found):
+        assert check_dead(found, watch_seconds=0.3)
+        if found.header.run == found.job_id.removeprefix("run-"):
+            log.append(frame([encode_records([Alive(2.0)])]))
+        return True
+
+    monkeypatch.setattr(runs, "check_dead", watched)
+    with pytest.raises(UsageError, match=r"Job b \('job'\) goes on: its log has changed just now"):
+        goes_on(tmp_path)
+    assert [path.name for path in tmp_path.glob("firesteel-run-*/log")] == ["log"] and mark.exists()
 
 
 def test_a_script_that_failed_goes_on_only_when_asked(tmp_path):

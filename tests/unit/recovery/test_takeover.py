@@ -25,17 +25,19 @@ from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogH
 from firesteel.spark.recovery.corrections import corrected
 from firesteel.spark.recovery.corrections.corrected import Taking
 from firesteel.spark.storage.directories import Place
-from takeover_kit import contended
+from takeover_kit import begun, contended, store_of
+
+FAR = {"host": "far", "pid": 11, "started": "s"}
 
 
-def left(root, job_id, epoch=1, wall=0.0, after=""):
+def left(root, job_id, epoch=1, wall=0.0, after="", by=FAR):
     """A job's directory with a log, as a driver leaves it."""
     name = f"firesteel-job-{job_id}" + (f".e{epoch}" if epoch > 1 else "")
     (root / name).mkdir(exist_ok=True)
     plan = JobPlanned(at=0.0, job_id=job_id, job_name="job", vertices=[], datasets=[], options={}, after=after)
     header = LogHeader(1, "1", {}, job_id, "job", "run", 0, "job.py", [], plan, b"", b"", [])
     writer = Writer(FileLog(root / name / "log", epoch), lambda item: None, lambda: encode_records([Alive(0.0)]))
-    writer.append(encode_records([DriverBegan(epoch, 7, "far", 11, "s", "app", wall, 0.0)]), awaited=False)
+    writer.append(encode_records([DriverBegan(epoch, 7, **by, application="app", wall=wall, at=0.0)]), awaited=False)
     writer.wait(writer.append(encode_records([header]), awaited=True))
     return writer
 
@@ -90,7 +92,7 @@ def test_a_driver_that_took_the_job_over_and_began_since_the_logs_were_read_is_s
     (found,) = jobs.find()
     left(tmp_path, "second", wall=1.0, after="old").close()
     mark(tmp_path, "firesteel-job-second", {**myself(), "started": "1"})  # broke off as well
-    writer = left(tmp_path, "third", wall=2.0, after="second")
+    writer = left(tmp_path, "third", wall=2.0, after="second", by=myself())
     mark(tmp_path, "firesteel-job-third", myself())
     grow = threading.Timer(0.3, lambda: writer.append(encode_records([Alive(2.0)]), awaited=True))
     grow.start()
@@ -174,7 +176,7 @@ def test_a_process_that_is_gone_is_dead_at_once(tmp_path):
 
 
 def test_a_driver_whose_log_grows_lives(tmp_path):
-    writer = left(tmp_path, "j")
+    writer = left(tmp_path, "j", by=myself())
     found = find_job(tmp_path, "j")
     mark(tmp_path, "firesteel-job-j", myself())
     grow = threading.Timer(0.3, lambda: writer.append(encode_records([Alive(2.0)]), awaited=True))
@@ -184,6 +186,31 @@ def test_a_driver_whose_log_grows_lives(tmp_path):
     grow.join()
     writer.close()
     check_dead(found, watch_seconds=0.5)
+
+
+def test_who_has_taken_the_job_over_and_prepares_keeps_it(tmp_path):
+    """It may look at Spark, or wait for another job, before it writes to the log."""
+    left(tmp_path, "j").close()
+    taken = take_over(find_job(tmp_path, "j"))
+    mark(tmp_path, "firesteel-job-j.e2", myself())
+    (found,) = find_jobs(tmp_path)
+    assert found.directory == taken.directory
+    with pytest.raises(
+        UsageError, match=rf"Job j \('job'\) was taken over by process {os.getpid()}, which begins with it"
+    ):
+        check_dead(found, watch_seconds=0.3)
+    left(tmp_path, "j", epoch=2, by=myself()).close()  # it has begun, and is frozen
+    assert check_dead(find_job(tmp_path, "j"), watch_seconds=0.3)
+
+
+def test_on_an_object_store_the_log_tells_first_who_has_the_job(tmp_path, monkeypatch):
+    with store_of("disk", tmp_path, monkeypatch) as root:
+        begun(root)
+        mark(tmp_path, "firesteel-job-j", {**myself(), "started": "1", "epoch": 1})
+        assert not check_dead(find_job(root, "j"))
+        take_over(find_job(root, "j"))  # and has not marked it yet
+        with pytest.raises(UsageError, match=rf"was taken over by process {os.getpid()}, which begins with it"):
+            check_dead(find_job(root, "j"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +34,7 @@ from firesteel.recovery.takeover import (
     find_runs,
     is_surely_dead,
     owner,
+    removed_just_now,
     take_over,
     written,
 )
@@ -163,27 +164,32 @@ class ScriptRun:
             if self._looked:
                 return
             self._retain = retain
-            runs, jobs = find_runs(self._root), jobs_below.find()
+            jobs = jobs_below.find()
+            runs = find_runs(self._root)  # afterwards: a driver makes the run's log before its job goes
             if job_id is not None:
                 left = [find_job(self._root, job_id)]
             else:
                 left = [found for found in (*jobs, *runs) if identity.is_of_script(found.header)]
             if by_itself:
                 left = [found for found in left if is_surely_dead(found) and found.ended is None]
-            last = max(left, key=written, default=None)
+            last = _last(left)
             if last is not None:
                 self.name = last.header.run
             for run in (run for run in runs if run.header.run == self.name):
                 if not takes:
                     self._jobs = past_jobs(run)
                     continue
-                self._take(run, [job for job in jobs if job.header.run == self.name and job.ended is None])
+                self._take(run, lambda: self._unended(jobs_below))
             self._looked = True
 
-    def _take(self, found: FoundJob, jobs: Sequence[FoundJob]) -> None:
-        """``jobs``: of the run, those whose end is not told."""
-        for job in jobs:  # first: a process that works on one is not to lose its run
-            check_dead(job)
+    def _unended(self, jobs_below: JobsBelow) -> list[FoundJob]:
+        """Jobs of the run whose end is not told."""
+        return [job for job in jobs_below.find() if job.header.run == self.name and job.ended is None]
+
+    def _take(self, found: FoundJob, unended: Callable[[], list[FoundJob]]) -> None:
+        """``unended``: looks for the run's jobs whose end is not told."""
+        jobs = unended()
+        watched = [check_dead(job) for job in jobs]  # first: a process that works on one is not to lose its run
         process = found.driver
         own = [job for job in jobs if (job.driver.pid, job.driver.started) == (process.pid, process.started)]
         if not own and owner(found) is Owner.ALIVE:  # it may not write for hours
@@ -191,7 +197,8 @@ class ScriptRun:
                 f"{found.label} goes on in process {found.driver.pid} on {found.driver.host.split(' ')[0]}.",
                 hint="Wait for its end, or end that process, before you go on with it.",
             )
-        check_dead(found)
+        if any([*watched, check_dead(found)]):
+            _check_as_they_were(jobs, unended())
         taken = take_over(found)
         self._jobs = past_jobs(taken)
         self._open(taken.epoch, taken.log.read)
@@ -279,6 +286,26 @@ class ScriptRun:
             elif not self._broken:
                 file.append(frame([encode_records([Ended("FAILED", time.time())])]))
             file.close()
+
+
+def _last(left: Sequence[FoundJob]) -> FoundJob | None:
+    """The one that was written last. Raises UsageError where one is gone: an older one is not to take its place."""
+    times = [written(found) for found in left]
+    for found, at in zip(left, times, strict=True):
+        if not at:
+            raise removed_just_now(found)
+    return left[times.index(max(times))] if left else None
+
+
+def _check_as_they_were(before: Sequence[FoundJob], now: Sequence[FoundJob]) -> None:
+    """Raises UsageError where a driver has written to one of the run's jobs while others were watched, has begun one, or removed it."""
+    known, read = ({job.job_id: (job.epoch, job.log.read) for job in jobs} for jobs in (before, now))
+    for job in (*before, *now):
+        if known.get(job.job_id) != read.get(job.job_id):
+            raise UsageError(
+                f"{job.label} goes on: its log has changed just now.",
+                hint="Wait for the end of its driver before you go on with the script.",
+            )
 
 
 def _is_silent(log: Path) -> bool:
