@@ -6,8 +6,10 @@ three times; one that was killed is started again without counting; a cancelled 
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +79,7 @@ class Jobs:
         self._numbers, self._tasks = count(), count()
         self._stopped = False
         self.all: list[Job] = []
+        _all.add(self)
         for slot in range(slots):
             threading.Thread(target=self._serve, name=f"plane slot {slot}", daemon=True).start()
 
@@ -182,3 +185,13 @@ class Jobs:
         attempt.state, attempt.error = "KILLED", "TaskKilled"
         if attempt.worker is not None:
             attempt.worker.kill()
+
+
+_all: weakref.WeakSet[Jobs] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Before multiprocessing ends the workers: one that was started in the place of one that it has just ended, it would wait for for ever."""
+    for jobs in list(_all):
+        jobs.stop()
