@@ -7,6 +7,7 @@ it is one put in the place of the rename (``objects``); there an old driver can 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -257,7 +258,7 @@ def _still_runs(job: FoundJob, mark: Mapping[str, Any]) -> UsageError:
 
 def _check_not_held(job: FoundJob) -> None:
     """Raises UsageError where a process of this machine lives that has taken the job, and does not write to its log: not yet, or never, for the job has
-    ended, and it goes on from what that left."""
+    ended, and it goes on from what that left. This process may try again what did not begin."""
     mark = _mark_of(job)
     try:
         if owner_of(mark) is not Owner.ALIVE:
@@ -266,7 +267,7 @@ def _check_not_held(job: FoundJob) -> None:
         return
     if job.ended is not None:
         does = f"has ended, and process {mark['pid']} goes on from what it left"
-    elif job.has_driver_before(mark):
+    elif job.has_driver_before(mark) and mark["pid"] != os.getpid():
         does = f"was taken over by process {mark['pid']}, which begins with it"
     else:
         return

@@ -19,7 +19,7 @@ from firesteel.recovery.files import FileLog, read_log
 from firesteel.recovery.log import Writer
 from firesteel.recovery.takeover import JobsBelow, check_dead, check_nobody_goes_on, find_job, find_jobs, take_over
 from firesteel.recovery.uses import end_uses
-from firesteel.results.storage.owner import myself
+from firesteel.results.storage.owner import myself, process_start
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
 from firesteel.spark.recovery.corrections import corrected
@@ -188,18 +188,30 @@ def test_a_driver_whose_log_grows_lives(tmp_path):
     check_dead(found, watch_seconds=0.5)
 
 
+def other():
+    """Another process that lives."""
+    return {**myself(), "pid": os.getppid(), "started": process_start(os.getppid())}
+
+
 def test_who_has_taken_the_job_over_and_prepares_keeps_it(tmp_path):
     """It may look at Spark, or wait for another job, before it writes to the log."""
     left(tmp_path, "j").close()
     taken = take_over(find_job(tmp_path, "j"))
-    mark(tmp_path, "firesteel-job-j.e2", myself())
+    mark(tmp_path, "firesteel-job-j.e2", other())
     (found,) = find_jobs(tmp_path)
     assert found.directory == taken.directory
     with pytest.raises(
-        UsageError, match=rf"Job j \('job'\) was taken over by process {os.getpid()}, which begins with it"
+        UsageError, match=rf"Job j \('job'\) was taken over by process {os.getppid()}, which begins with it"
     ):
         check_dead(found, watch_seconds=0.3)
-    left(tmp_path, "j", epoch=2, by=myself()).close()  # it has begun, and is frozen
+    left(tmp_path, "j", epoch=2, by=other()).close()  # it has begun, and is frozen
+    assert check_dead(find_job(tmp_path, "j"), watch_seconds=0.3)
+
+
+def test_a_process_tries_again_what_it_has_taken_over_and_could_not_begin_with(tmp_path):
+    left(tmp_path, "j").close()
+    take_over(find_job(tmp_path, "j"))
+    mark(tmp_path, "firesteel-job-j.e2", myself())
     assert check_dead(find_job(tmp_path, "j"), watch_seconds=0.3)
 
 
@@ -208,8 +220,9 @@ def test_on_an_object_store_the_log_tells_first_who_has_the_job(tmp_path, monkey
         begun(root)
         mark(tmp_path, "firesteel-job-j", {**myself(), "started": "1", "epoch": 1})
         assert not check_dead(find_job(root, "j"))
+        monkeypatch.setattr(takeover, "myself", other)
         take_over(find_job(root, "j"))  # and has not marked it yet
-        with pytest.raises(UsageError, match=rf"was taken over by process {os.getpid()}, which begins with it"):
+        with pytest.raises(UsageError, match=rf"was taken over by process {os.getppid()}, which begins with it"):
             check_dead(find_job(root, "j"))
 
 
