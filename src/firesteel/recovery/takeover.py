@@ -25,7 +25,7 @@ from firesteel.recovery.retention import EPOCH, FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
 from firesteel.results.storage.at_once import mapped
 from firesteel.results.storage.filesystem import shown
-from firesteel.results.storage.owner import Owner, is_dead, myself, owner_of
+from firesteel.results.storage.owner import Owner, myself, owner_of
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 
 NO_BASE = 0
@@ -83,12 +83,6 @@ class FoundJob:
         """The base of each token of the executions that it has had or taken from others: the job whose driver drew it."""
         told = {int(base): job_id for base, job_id in self.told_origins.items()}
         return told | dict.fromkeys(self.token_bases, self.job_id)
-
-    def has_driver_before(self, mark: Mapping[str, Any]) -> bool:
-        """Returns whether the last driver that wrote anything of what it does is none of the process with this mark."""
-        driver = self.driver
-        has_taken_only = driver.nonce == NO_BASE and not self.job_id.startswith(RUN)
-        return has_taken_only or (driver.pid, driver.started) != (mark.get("pid"), mark.get("started"))
 
     @property
     def driver(self) -> DriverBegan:
@@ -170,7 +164,8 @@ def find_job(root: Path | ObjectPath, job_id: str) -> FoundJob:
         own = [d for d in root.glob(f"{directory_name(job_id, 1)}*") if (job_and_epoch(d.name) or ("", 0))[0] == job_id]
         return [directory for directory in own if (directory / LOG).is_dir()]
 
-    found = _read_all(root, directories, _read) or _read_all(root, directories, _read)  # as ``_twice`` says
+    # Twice as ``_twice`` does it, but only where nothing is found: each of many kept jobs is asked for.
+    found = _read_all(root, directories, _read) or _read_all(root, directories, _read)
     if not found:
         raise UsageError(
             f"There is nothing of job {job_id} in {shown(str(root))} to go on with.",
@@ -200,7 +195,7 @@ def _read_all(
 
 
 def _twice(root: Path | ObjectPath, listed: Callable[[], Sequence[Path | ObjectPath]]) -> list[Path | ObjectPath]:
-    """A listing in which a directory gets another name may have neither."""
+    """Lists twice in a file system: a listing in which a directory gets another name may have neither."""
     return list(listed()) if isinstance(root, ObjectPath) else list(dict.fromkeys((*listed(), *listed())))
 
 
@@ -216,16 +211,17 @@ def _read(directory: Path | ObjectPath) -> list[FoundJob]:
 
 def is_surely_dead(job: FoundJob) -> bool:
     """Returns whether the job's driver was a process of this machine that is no more."""
-    try:
-        return is_dead(_mark_of(job))
-    except ValueError:
-        return False
+    return owner(job) is Owner.DEAD
 
 
 def owner(job: FoundJob) -> Owner:
     """Of the job's directory, by its mark."""
+    return _owner_by(_mark_of(job))
+
+
+def _owner_by(mark: Mapping[str, Any]) -> Owner:
     try:
-        return owner_of(_mark_of(job))
+        return owner_of(mark)
     except ValueError:
         return Owner.UNKNOWN
 
@@ -235,8 +231,7 @@ def check_dead(job: FoundJob, *, watch_seconds: float = WATCH_SECONDS) -> bool:
     it lives, or another one has told meanwhile that the job is its own, DamagedLogError, OSError."""
     if is_surely_dead(job):
         return False
-    _check_not_held(job)
-    mark, before = _mark_of(job), _state(job.directory)
+    mark, before = _check_not_held(job), _state(job.directory)
     until = time.monotonic() + watch_seconds
     while time.monotonic() < until:
         if _state(job.directory) != before:
@@ -256,36 +251,42 @@ def _still_runs(job: FoundJob, mark: Mapping[str, Any]) -> UsageError:
     )
 
 
-def _check_not_held(job: FoundJob) -> None:
-    """Raises UsageError where a process of this machine lives that has taken the job, and does not write to its log: not yet, or never, for the job has
-    ended, and it goes on from what that left. This process may try again what did not begin."""
+def _check_not_held(job: FoundJob) -> Mapping[str, Any]:
+    """Returns the mark of who has the job. Raises UsageError where that is a process of this machine which lives and does not write to the job's log: not
+    yet, or never, for the job has ended, and it goes on from what that left. This process may try again what did not begin."""
     mark = _mark_of(job)
-    try:
-        if owner_of(mark) is not Owner.ALIVE:
-            return
-    except ValueError:
-        return
+    if _owner_by(mark) is not Owner.ALIVE:
+        return mark
     if job.ended is not None:
         does = f"has ended, and process {mark['pid']} goes on from what it left"
-    elif job.has_driver_before(mark) and mark["pid"] != os.getpid():
+    elif mark["pid"] != os.getpid() and not _has_begun(job, mark):
         does = f"was taken over by process {mark['pid']}, which begins with it"
     else:
-        return
+        return mark
     raise UsageError(
         f"{job.label} {does}.", hint="Wait for the end of that process, or end it, before you go on with the job."
     )
+
+
+def _has_begun(job: FoundJob, mark: Mapping[str, Any]) -> bool:
+    """Returns whether the process with this mark has written to the job's log what it does, not only that it has the job."""
+    driver = job.driver
+    is_own = (driver.pid, driver.started) == (mark.get("pid"), mark.get("started"))
+    return is_own and (driver.nonce != NO_BASE or job.job_id.startswith(RUN))
 
 
 def _check_same_driver(job: FoundJob) -> None:
     """Raises UsageError where another one has begun since the job was read, or all of it is gone, DamagedLogError, OSError."""
     if isinstance(job.directory, ObjectPath):  # there nobody takes it over who has not read all of its log
         return
-    with suppress(FileNotFoundError):
-        for again in _read(job.directory):
-            if again.driver != job.driver:
-                raise _taken_over(job)
-            return
-    raise removed_just_now(job)
+    try:
+        drivers = [again.driver for again in _read(job.directory)]
+    except FileNotFoundError:
+        drivers = []
+    if not drivers:
+        raise removed_just_now(job)
+    if drivers != [job.driver]:
+        raise _taken_over(job)
 
 
 def check_nobody_goes_on(jobs: JobsBelow, found: FoundJob) -> None:

@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -179,16 +179,15 @@ class ScriptRun:
                 if not takes:
                     self._jobs = past_jobs(run)
                     continue
-                self._take(run, lambda: self._unended(jobs_below))
+                self._take(run, self._unended(jobs), jobs_below)
             self._looked = True
 
-    def _unended(self, jobs_below: JobsBelow) -> list[FoundJob]:
+    def _unended(self, jobs: Sequence[FoundJob]) -> list[FoundJob]:
         """Jobs of the run whose end is not told."""
-        return [job for job in jobs_below.find() if job.header.run == self.name and job.ended is None]
+        return [job for job in jobs if job.header.run == self.name and job.ended is None]
 
-    def _take(self, found: FoundJob, unended: Callable[[], list[FoundJob]]) -> None:
-        """``unended``: looks for the run's jobs whose end is not told."""
-        jobs = unended()
+    def _take(self, found: FoundJob, jobs: Sequence[FoundJob], jobs_below: JobsBelow) -> None:
+        """``jobs``: of the run, those whose end is not told, as they were found in ``jobs_below``."""
         watched = [check_dead(job) for job in jobs]  # first: a process that works on one is not to lose its run
         process = found.driver
         own = [job for job in jobs if (job.driver.pid, job.driver.started) == (process.pid, process.started)]
@@ -198,7 +197,7 @@ class ScriptRun:
                 hint="Wait for its end, or end that process, before you go on with it.",
             )
         if any([*watched, check_dead(found)]):
-            _check_as_they_were(jobs, unended())
+            _check_as_they_were(jobs, self._unended(jobs_below.find()))
         taken = take_over(found)
         self._jobs = past_jobs(taken)
         self._open(taken.epoch, taken.log.read)
