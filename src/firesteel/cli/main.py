@@ -106,9 +106,7 @@ def run(
     master: Master = None,
     quiet: Quiet = False,
     with_ui: Ui = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write events as JSON lines to stderr (docs/command-line.md).")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write events as JSON lines to stderr.")] = False,
     json_file: Annotated[
         str | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus (the extra ``firesteel[prometheus]``): as a page to serve, and a small server of its own."""
+"""Metrics for Prometheus (the extra ``prometheus``): as a page to serve, and a small server of its own."""
 
 from __future__ import annotations
 

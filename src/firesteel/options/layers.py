@@ -129,7 +129,7 @@ def read_spark_conf(pairs: Iterable[tuple[str, str]]) -> Options:
 
 def _warn_unknown(what: str, name: str, known: Iterable[str]) -> None:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them."
+    hint = f"Did you mean '{close[0]}'?" if close else "'firesteel options' lists all of them."
     _warn(f"The {what} is not an option. {hint}", name)
 
 

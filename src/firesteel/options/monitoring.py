@@ -15,7 +15,7 @@ PROMETHEUS_ENABLED = _register(
         "firesteel.metrics.prometheus.enabled",
         parse_bool,
         False,
-        "Keep the metrics of jobs and streams for Prometheus: the web page serves them at /metrics. Needs the extra firesteel[prometheus].",
+        "Keep the metrics of jobs and streams for Prometheus: the web page serves them at /metrics. Needs the extra prometheus.",
         scope=Scope.BOTH,
     )
 )
@@ -43,7 +43,7 @@ OTEL_TRACES = _register(
         "firesteel.traces.opentelemetry.enabled",
         parse_bool,
         False,
-        "Send a trace of each job and stream by OpenTelemetry: to the tracer provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say (http://localhost:4318). Needs the extra firesteel[otel].",
+        "Send a trace of each job and stream by OpenTelemetry: to the tracer provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say (http://localhost:4318). Needs the extra otel.",
         scope=Scope.BOTH,
     )
 )
@@ -52,7 +52,7 @@ OTEL_METRICS = _register(
         "firesteel.metrics.opentelemetry.enabled",
         parse_bool,
         False,
-        "Send the metrics of jobs and streams by OpenTelemetry: to the meter provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say. Needs the extra firesteel[otel].",
+        "Send the metrics of jobs and streams by OpenTelemetry: to the meter provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say. Needs the extra otel.",
         scope=Scope.BOTH,
     )
 )
@@ -61,7 +61,7 @@ LINEAGE = _register(
         "firesteel.lineage.openlineage.enabled",
         parse_bool,
         False,
-        "Tell by OpenLineage what each job and stream reads and writes, with schemas, columns and rows, where OpenLineage's own configuration says (OPENLINEAGE_URL, openlineage.yml). Needs the extra firesteel[lineage].",
+        "Tell by OpenLineage what each job and stream reads and writes, with schemas, columns and rows, where OpenLineage's own configuration says (OPENLINEAGE_URL, openlineage.yml). Needs the extra lineage.",
         scope=Scope.BOTH,
     )
 )

@@ -173,7 +173,9 @@ def _pairs(values: Any) -> list[tuple[str, Any]]:
         )
     odd = next((key for key in values or () if not isinstance(key, str)), None)
     if odd is not None:
-        raise UsageError(f"The key of an option is a string, not {odd!r}.", hint="See docs/options.md for all of them.")
+        raise UsageError(
+            f"The key of an option is a string, not {odd!r}.", hint="'firesteel options' lists all of them."
+        )
     return list((values or {}).items())
 
 
@@ -196,7 +198,7 @@ def lookup(key: str) -> Option[Any]:
     )
     raise UsageError(
         f"There is no option '{key}'.",
-        hint=f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them.",
+        hint=f"Did you mean '{close[0]}'?" if close else "'firesteel options' lists all of them.",
     )
 
 

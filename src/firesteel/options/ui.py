@@ -30,7 +30,7 @@ UI_ENABLED = register(
         "firesteel.ui.enabled",
         parse_bool,
         False,
-        "Whether the jobs and streams of this process are shown on a page, and over REST, while it runs (needs the extra firesteel[ui]). One line says where. firesteel run --ui sets it.",
+        "Whether the jobs and streams of this process are shown on a page, and over REST, while it runs (needs the extra ui). One line says where. firesteel run --ui sets it.",
         scope=Scope.BOTH,
     )
 )

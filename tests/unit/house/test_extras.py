@@ -11,7 +11,7 @@ from firesteel.extras import load, missing
 def test_what_is_not_installed_is_told_with_its_extra():
     with pytest.raises(UsageError, match=r"A step needs the package no_such_library, which is not") as told:
         load("no_such_library.inner", "delta", "A step")
-    assert told.value.hint == "Run pip install 'firesteel[delta]'."
+    assert told.value.hint == "Run pip install 'deltalake>=1.6,<2'."
 
 
 def test_a_library_that_is_there_and_cannot_be_loaded_tells_why_itself(tmp_path, monkeypatch):

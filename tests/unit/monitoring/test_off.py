@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.bare_python import bare_python
 
 import firesteel
+from firesteel.extras import command
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import Options
 
@@ -29,6 +30,7 @@ def test_nothing_is_loaded_and_begun_unless_it_is_asked_for():
 import sys
 from firesteel.spark.driver import launch
 from firesteel.api import adaptive_stream
+from firesteel.extras import command
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import Options
 assert monitoring(Options()) == ()
@@ -46,6 +48,7 @@ def test_a_missing_extra_is_a_sentence(tmp_path):
 import sys
 sys.path[:0] = [{SOURCES!r}]
 from firesteel.errors import UsageError
+from firesteel.extras import command
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import Options
 for option in {list(ASKED)!r}:
@@ -56,4 +59,4 @@ for option in {list(ASKED)!r}:
 """
     python = bare_python(tmp_path, "numpy", "msgspec")
     run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, timeout=300)
-    assert run.stdout.splitlines() == [f"{o} Run pip install 'firesteel[{extra}]'." for o, extra in ASKED.items()]
+    assert run.stdout.splitlines() == [f"{o} Run {command(extra)}." for o, extra in ASKED.items()]

@@ -142,7 +142,7 @@ def test_what_is_no_mapping_of_keys_is_a_sentence(values, complaint):
 
 
 def test_nothing_like_it():
-    with pytest.raises(UsageError, match=r"no option 'qqq'.*docs/options\.md"):
+    with pytest.raises(UsageError, match=r"no option 'qqq'.*'firesteel options' lists"):
         lookup("qqq")
 
 

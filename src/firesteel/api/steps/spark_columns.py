@@ -24,7 +24,7 @@ from firesteel.api.steps.common import NotTranslated
 from firesteel.errors import UsageError, shortened
 from firesteel.task.operators.relational import unknown_column
 
-_HINT = "Write it with firesteel.col and firesteel.lit; docs/steps.md has the names beside PySpark's."
+_HINT = "Write it with firesteel.col and firesteel.lit; firesteel.functions has the functions."
 
 
 def _percentile(column: str, fraction: float, frequency: int = 1) -> AggregateCall:
@@ -220,9 +220,7 @@ def _cases(*parts: Column) -> Column:
     return Case(branches, parts[-1] if len(parts) % 2 else None)
 
 
-_HINT_AGGREGATE = (
-    "Write it with firesteel.agg, aggregate(total=agg.sum(...)); docs/aggregates.md has the names beside PySpark's."
-)
+_HINT_AGGREGATE = "Write it with firesteel.agg: aggregate(total=agg.sum(...)). agg.__all__ lists the aggregates."
 _OURS: dict[str, Callable[..., Any]] = {
     "+": add, "-": sub, "*": mul, "/": truediv, "%": mod, "negative": neg, "abs": ours.abs,
     "=": eq, "<": lt, ">": gt, "<=": le, ">=": ge, "<=>": Column.eqNullSafe, "in": Column.isin,

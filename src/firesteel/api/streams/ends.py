@@ -165,7 +165,7 @@ class Ends(Configurable):
         storage_options: Mapping[str, str] | None = None,
         **layout: Unpack[TableOptions],
     ) -> StreamSink:
-        """Writes a Delta table in one transaction (extra ``firesteel[delta]``).
+        """Writes a Delta table in one transaction (extra ``delta``).
 
         ``mode``, if the table exists: ``"error"``, ``"append"``, ``"overwrite"`` (all rows are replaced), ``"overwrite_partitions"``
         (those of partitions that there are rows for) or ``"ignore"``. ``partition_by``: of a new table. ``storage_options``: of
@@ -185,7 +185,7 @@ class Ends(Configurable):
         compression: str = "snappy",
         **layout: Unpack[TableOptions],
     ) -> StreamSink:
-        """Writes an Iceberg table in one transaction (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``; ``catalog``: its name in
+        """Writes an Iceberg table in one transaction (extra ``iceberg``). ``table``: ``"namespace.name"``; ``catalog``: its name in
         the configuration of ``pyiceberg``, or its properties.
 
         ``partition_by``: of a new table, by the values themselves. The others as in :meth:`write_delta`.

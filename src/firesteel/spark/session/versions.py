@@ -46,7 +46,7 @@ def check_spark(version: str, what: str = "This session runs") -> None:
     if found is None or not LEAST_SPARK <= found < BELOW_SPARK:
         raise UsageError(
             f"{what} Spark {version}, and this Firesteel works with Spark {_text(LEAST_SPARK)} to 4.",
-            hint="docs/versions.md says which versions are tested.",
+            hint=f"Install one of these: pip install 'pyspark>={_text(LEAST_SPARK)},<{BELOW_SPARK[0]}'",
         )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.errors import UsageError
+from firesteel.extras import command
 from firesteel.task.functions.user_code import check_names, check_nulls, complaint
 from firesteel.task.program import TaskContext
 
@@ -32,7 +33,7 @@ def require_pandas(step: str) -> None:
     if importlib.util.find_spec("pandas") is None:
         raise UsageError(
             f"{step} needs pandas, which is not installed.",
-            hint="Run pip install 'firesteel[pandas]', or use the step's sibling for Arrow.",
+            hint=f"Run {command('pandas')}, or use the step's sibling for Arrow.",
         )
 
 

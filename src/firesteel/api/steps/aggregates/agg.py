@@ -374,5 +374,5 @@ if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
 
     def __getattr__(name: str) -> Any:
         raise no_such_function(
-            "agg", name, __all__, "docs/aggregates.md has all of them; an aggregate of your own is agg.user(...)."
+            "agg", name, __all__, "agg.__all__ lists the aggregates. An aggregate of your own is agg.user(...)."
         )

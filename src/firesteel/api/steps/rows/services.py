@@ -18,10 +18,7 @@ from firesteel.task.services.calls import CallPolicy
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|min|minute|h|hour)\s*$")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 MOST_CONCURRENT = 10_000
-_NO_SET_UP = (
-    "Give an async function, or an object whose async __call__ opens the client in its first call, on the event loop it belongs to: see "
-    "docs/services.md."
-)
+_NO_SET_UP = "Give an async function, or an object whose async __call__ opens the client in its first call, on the event loop it belongs to."
 
 
 def settings(func: Any, *, concurrency: Any, ordered: bool, rate: Any, retries: Any, timeout: Any) -> dict[str, Any]:
