@@ -93,7 +93,9 @@ class DefaultScheduler(Scheduler):
         return self.planner.undecided_inputs(job, self._known_parallelism(job))
 
     def _bounds(self, job: JobVertex) -> Bounds:
-        bounds = self.parallelisms.bounds(job)
+        bounds = replace(
+            self.parallelisms.bounds(job), cost=None
+        )  # costs order deployments: they decide no parallelism
         return bounds if bounds.fixed is not None else replace(bounds, fixed=self._known_parallelism(job))
 
     def _known_parallelism(self, vertex: JobVertex) -> int:
@@ -110,7 +112,7 @@ class DefaultScheduler(Scheduler):
             return default if maximum is None else min(default, maximum)
         if vertex.inputs and vertex.source is None:
             return 1
-        bounds = replace(self.parallelisms.bounds(vertex), vertex_maximum=maximum)
+        bounds = replace(self.parallelisms.bounds(vertex), vertex_maximum=maximum, cost=None)
         return decide_source(vertex.source or NO_SPLITS, bounds, self.options[DEFAULT_SOURCE_PARALLELISM]).parallelism
 
     def _subpartition_counts(self) -> SubpartitionCounts:

@@ -123,6 +123,7 @@ def create_scheduler(
         request_seconds=request_seconds,
         task_memory=task_memory,
         profiler=profiler,
+        costs=costs,
         size_buffer_bytes=size_buffer_bytes,
         side_inputs=side_inputs,
         pinned=pinned,

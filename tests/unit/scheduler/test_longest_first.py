@@ -7,7 +7,7 @@ from tests.scheduler_kit import GraphBuilder, Plane
 
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
-from firesteel.options import SPECULATIVE_ENABLED, Options
+from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Deploy
 
@@ -61,13 +61,30 @@ def test_the_longest_get_the_slots_and_the_rest_its_turn():
     assert p.status == "FINISHED"
 
 
-def test_of_several_vertices_the_one_with_the_longest_if_all_costs_are_known():
+@pytest.mark.parametrize("scheduler", ["AdaptiveBatch", "Default"])
+def test_of_several_vertices_the_one_with_the_longest_if_all_costs_are_known(scheduler):
     builder = GraphBuilder()
     first, second = builder.source([100]), builder.source([90])
     builder.step((first, ShipStrategy.HASH), (second, ShipStrategy.HASH))
     for vertex in builder.graph.vertices:
         vertex.step = f"step-{vertex.id}"
     known = {"step-0": StepCost(0.01), "step-1": StepCost(1.0)}
-    assert deployed(builder, 1)[0] == [(0, [0]), (1, [0])]
-    assert deployed(builder, 1, StepCosts({"step-1": StepCost(1.0)}))[0] == [(0, [0]), (1, [0])]
-    assert deployed(builder, 1, StepCosts(known))[0] == [(1, [0]), (0, [0])]
+    chosen = {SCHEDULER.key: scheduler}
+    assert deployed(builder, 1, **chosen)[0] == [(0, [0]), (1, [0])]
+    assert deployed(builder, 1, StepCosts({"step-1": StepCost(1.0)}), **chosen)[0] == [(0, [0]), (1, [0])]
+    assert deployed(builder, 1, StepCosts(known), **chosen)[0] == [(1, [0]), (0, [0])]
+
+
+def test_costs_change_no_parallelism_under_the_default_scheduler():
+    builder = GraphBuilder()
+    builder.source([64 << 20] * 8)
+    builder.graph.vertices[0].step = "step"
+    default = {SCHEDULER.key: "Default"}
+
+    def parallelism(costs, **options):
+        return deployed(builder, 1, costs, **options)[1].scheduler.graph.vertices[0].parallelism
+
+    cheap = StepCosts({"step": StepCost(1e-12)})
+    assert (
+        parallelism(cheap) < parallelism(NO_COSTS) == parallelism(NO_COSTS, **default) == parallelism(cheap, **default)
+    )
