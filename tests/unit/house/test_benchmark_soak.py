@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from benchmarks.cluster.speculation import rules
 from benchmarks.soak import queries
-from benchmarks.soak.cluster import Fault, Plan, is_clear, leftovers
+from benchmarks.soak.cluster import Fault, Plan, exit_code, is_clear, leftovers
+from benchmarks.soak.cluster import Tally as Jobs
 from tests.sql_queries_kit import Tally
 
 from firesteel.errors import JobExecutionError, PartitionException
-from firesteel.scheduler.kernel.records import Decision, StateChange
+from firesteel.scheduler.kernel.records import Decision, JobPlanned, StateChange
+from firesteel.scheduler.recovery.records import LogHeader
+from firesteel.spark.recovery.runs import ALL, ScriptRun
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = ("a", "b", "c")
@@ -52,11 +55,39 @@ def test_an_error_is_clear_if_it_is_a_sentence_of_ours(error, clear):
     assert is_clear(error) is clear
 
 
-def test_files_that_stay_are_left_over(tmp_path):
-    (tmp_path / "job").mkdir()
-    assert leftovers(tmp_path, patience=0) == []
-    (tmp_path / "job" / "0-1-0").touch()
-    assert leftovers(tmp_path, patience=0) == ["job/0-1-0"]
+def test_files_that_stay_are_left_over_but_not_the_log_of_the_scripts_run(tmp_path):
+    """The run's log as a job leaves it, until the script ends."""
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    run = ScriptRun(storage, "soak")
+    plan = JobPlanned(at=0.0, job_id="job", job_name="q1", vertices=[], datasets=[], options={})
+    header = LogHeader(1, "0.1.0", {}, "job", "q1", "", 0, "soak.py", [], plan, b"", b"", [])
+    place = run.place(header, 0, 0.0)
+    place.publishing()
+    place.over(ALL, None)
+    assert list(storage.rglob("*")), "there is a log"
+    assert leftovers(storage, patience=0) == []
+    (storage / "firesteel-job-1").mkdir()
+    assert leftovers(storage, patience=0) == []
+    (storage / "firesteel-job-1" / "0-1-0").touch()
+    assert leftovers(storage, patience=0) == ["firesteel-job-1/0-1-0"]
+    run.close(well=True)
+    assert [path.name for path in storage.rglob("*") if path.is_file()] == ["0-1-0"]
+
+
+@pytest.mark.parametrize(
+    ("tally", "left", "broken", "code"),
+    [
+        (Jobs(errors=["job 3, q1, kept: clear error"]), [], [], 0),
+        (Jobs(), ["firesteel-job-1/0-1-0"], [], 1),
+        (Jobs(), [], ["a did not come back"], 1),
+        (Jobs(wrong=["job 1"]), [], [], 1),
+        (Jobs(hangs=["job 1"]), [], [], 1),
+        (Jobs(unclear=["job 1"]), [], [], 1),
+    ],
+)
+def test_the_exit_code_is_1_for_each_kind_of_thing_that_is_wrong_and_else_0(tally, left, broken, code):
+    assert exit_code(tally, left, broken) == code
 
 
 def test_each_mirror_counts_with_its_rule():
