@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs_run import blocks
+from tests.tracked_files import tracked_files
 
 from firesteel.control.places import RUNTIME_VARIABLE
 
@@ -22,7 +23,7 @@ ELSEWHERE = ("own-connectors.md",)
 """test_own_connectors_spark.py runs it and looks at its answers."""
 PAGES = [
     page
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for page in (ROOT / "README.md", *(path for path in tracked_files("docs") if path.suffix == ".md"))
     if page.name not in ELSEWHERE and any(blocks(page))
 ]
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import MODULES
+from tests.tracked_files import tracked_files
 
 ROOT = Path(__file__).resolve().parents[3]
 FOUND = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in (ROOT / "benchmarks").rglob("*.py")
+    for path in tracked_files("benchmarks")
+    if path.suffix == ".py"
 )
 
 

@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.tracked_files import tracked_files
 from tools import docs
 from tools.dev import TASKS, locked_packages
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(path for path in tracked_files("docs") if path.suffix == ".md")]
 
 
 def test_generated_pages_are_up_to_date():

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pytest
+from tests.tracked_files import tracked_files
 
 import firesteel
 import firesteel.streaming
@@ -21,7 +22,7 @@ from firesteel.task.runner import TaskContext
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
     page
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for page in (ROOT / "README.md", *(path for path in tracked_files("docs") if path.suffix == ".md"))
     if page.name not in ("api.md", "options.md")  # generated
 ]
 BLOCK = re.compile(r"^```.*?^```$", re.S | re.M)

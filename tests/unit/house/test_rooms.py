@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from tests.tracked_files import tracked_files
 
 import firesteel
 
@@ -165,14 +167,21 @@ def test_every_public_name_can_be_imported():
 
 
 def test_no_file_names_a_registry_or_a_place_on_a_developers_machine():
-    folders = ("src", "tests", "docs", "tools", "examples", "benchmarks", "typings", ".ci")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*")] + [*ROOT.glob("*")]
     pattern = re.compile(r"/wor" + r"k/|py" + r"pi\.org|python" + r"hosted|npm" + r"js\.|mav" + r"en\.org")
-    for path in files:
-        if (
-            path.is_file()
-            and path.suffix in (".py", ".md", ".toml", ".pyi", ".lock", "")
-            and path.name not in ("uv.lock", ".git")
-        ):
+    for path in tracked_files():
+        if path.suffix in (".py", ".md", ".toml", ".pyi", ".lock", "") and path.name not in ("uv.lock", ".git"):
             found = pattern.search(path.read_text(errors="replace"))
             assert found is None, f"{path} names {found[0]}"
+
+
+def test_what_git_does_not_track_is_no_file_of_the_project(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name in ("mine.py", "ours.py", "docs/page.md", "docs/draft.md", "gone.py"):
+        (tmp_path / name).touch()
+    everything = tracked_files(root=tmp_path)
+    for command in (["init", "-q"], ["add", "ours.py", "gone.py", "docs/page.md"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "gone.py").unlink()
+    assert [path.name for path in tracked_files(root=tmp_path)] == ["page.md", "ours.py"]
+    assert tracked_files("docs", tmp_path) == [tmp_path / "docs" / "page.md"]
+    assert {path.name for path in everything} == {"mine.py", "ours.py", "page.md", "draft.md", "gone.py"}
