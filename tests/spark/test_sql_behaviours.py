@@ -1,4 +1,4 @@
-"""Behaviours of Spark's SQL, query by query: an accelerated session gives the same rows, types, order and errors as a plain one."""
+"""Behaviours of Spark's SQL, query by query: an accelerated session gives the same rows, types and errors as a plain one, and the order of a last sort."""
 
 from __future__ import annotations
 

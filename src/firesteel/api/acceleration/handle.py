@@ -73,7 +73,7 @@ def accelerate(spark: Any, options: Mapping[str, Any] | None = None) -> Accelera
     """Computes what the DataFrames of a session are asked for by Firesteel's tasks, where that gives Spark's very answer.
 
     The actions that bring rows, their number or their text to the driver, ``foreach``, ``write`` and ``writeTo``, and the SQL commands that
-    write what a query gives; what they return, write and raise is as before. Until ``release()``, or the end of the
+    write what a query gives. Rows, types and errors are Spark's; only ORDER BY promises an order. Until ``release()``, or the end of the
     ``with`` block. Raises UsageError.
     """
     if spark is None:

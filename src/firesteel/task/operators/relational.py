@@ -36,12 +36,6 @@ def as_expression(value: Any) -> pc.Expression:
         return value
     if isinstance(value, str):
         return column(value)
-    module = type(value).__module__
-    if module.startswith("pyspark."):
-        raise UsageError(
-            "A PySpark Column cannot be used in a Firesteel step.",
-            hint="Write firesteel.col('name') and firesteel.lit(value) instead of those of pyspark.sql.functions.",
-        )
     raise UsageError(
         f"An expression or a column name is needed, not {value!r} ({type(value).__name__}).",
         hint="Write firesteel.col('name') for a column and firesteel.lit(value) for a constant.",
