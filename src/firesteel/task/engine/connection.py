@@ -18,6 +18,12 @@ BATCH_ROWS = 1 << 16
 STOPPED = "The engine stopped: "
 """Begins the message of a FragmentError: by it the driver knows one."""
 
+SWITCHED_OFF = (
+    "statistics_propagation",  # answers from statistics: count(10 / i) loses its error, max(x) its NaN
+    "aggregate_function_rewriter",  # sum(i + 1) becomes sum(i) + count(i): the overflow of i + 1 is lost
+)
+"""Rules of the engine's optimiser that change answers."""
+
 MACROS = (
     # a quotient of integers, half up; the divisor is not zero
     "CREATE MACRO fs_half_up(n, d) AS (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)"
@@ -51,7 +57,8 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
             duckdb = load(ctx.engine)
         except ImportError as error:
             raise FragmentError(f"{STOPPED}{error}.") from error
-        made = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
+        config = {"threads": 1, "autoinstall_known_extensions": False, "disabled_optimizers": ",".join(SWITCHED_OFF)}
+        made = duckdb.connect(":memory:", config=config)
         made.execute("SET TimeZone = 'UTC'")
         for macro in MACROS:
             made.execute(macro)
@@ -90,9 +97,7 @@ def run(
                 else:
                     _known(table)
                     engine.register(name, table)
-            with _planning(any(isinstance(table, Scan) and table.floats for table in tables.values())):
-                reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
-            for batch in reader:
+            for batch in engine.sql(sql).to_arrow_reader(BATCH_ROWS):
                 if batch.num_rows:
                     yield conformed(batch, schema)
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
@@ -104,20 +109,6 @@ def run(
                 f"{STOPPED}{_sentence(error)}.",
                 hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames.",
             ) from error
-
-
-@contextmanager
-def _planning(floats: bool) -> Generator[None]:
-    """``floats``: the greatest of a column must not be taken from statistics, which do not know of NaN. The engine sets such for all
-    its cursors, of which one plans at a time."""
-    if not floats:
-        yield
-        return
-    _engine[0].execute("SET disabled_optimizers = 'statistics_propagation'")
-    try:
-        yield
-    finally:
-        _engine[0].execute("SET disabled_optimizers = ''")
 
 
 def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:

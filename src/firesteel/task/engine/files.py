@@ -15,10 +15,9 @@ _OPTIONS = "hive_partitioning=false, can_have_nan=true"
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A query on files. ``floats``: it gives floating-point numbers."""
+    """A query on files."""
 
     text: str
-    floats: bool
 
 
 def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> Scan:
@@ -32,7 +31,7 @@ def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> Scan:
             f"SELECT {columns} FROM {source} WHERE file_row_number >= {begin} AND file_row_number < {end}"
             for begin, end in part.ranges
         ]
-    return Scan(" UNION ALL ".join(texts), any(pa.types.is_floating(field.type) for field in schema))
+    return Scan(" UNION ALL ".join(texts))
 
 
 def identifier(name: str) -> str:
