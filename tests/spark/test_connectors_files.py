@@ -60,6 +60,42 @@ def test_what_spark_wrote_is_read(env, written):
     assert sorted(texts["value"].to_pylist()) == sorted(r["s"] for r in ROWS if r["year"] == 2021 and r["s"])
 
 
+OLD_DAYS = (
+    "-9999-12-31",
+    "-0044-03-15",
+    "0001-01-01",
+    "0004-02-29",
+    "1000-01-01",
+    "1500-02-28",
+    "1582-10-04",
+    "1582-10-15",
+    "1899-12-31",
+    "9999-12-31",
+)
+
+
+@pytest.mark.parametrize("form", ["INT96", "TIMESTAMP_MICROS"])
+def test_days_of_the_calendar_before_spark_3_are_as_spark_reads_them(spark, env, tmp_path, form):
+    settings = {f"spark.sql.parquet.{key}RebaseModeInWrite": "LEGACY" for key in ("datetime", "int96")}
+    settings |= {"spark.sql.parquet.outputTimestampType": form, "spark.sql.session.timeZone": "UTC"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        rows = ", ".join(
+            f"(DATE'{day}')" for day in OLD_DAYS[form == "INT96" :]
+        )  # Arrow reads no 96 bits before 4713 BC
+        spark.sql(
+            "SELECT d, t, CAST(t AS TIMESTAMP_NTZ) AS n, map(d, array(t, NULL)) AS m, named_struct('d', d, 't', t) AS s FROM "
+            f"(SELECT d, CAST(d AS TIMESTAMP) + INTERVAL '1' MICROSECOND AS t FROM VALUES {rows} v(d))"
+        ).write.parquet(str(tmp_path / "t"))
+    finally:
+        for name in settings:
+            spark.conf.set(name, "UTC") if "Zone" in name else spark.conf.unset(name)
+    theirs = spark.read.parquet(str(tmp_path / "t")).toArrow()
+    mine = env.read_parquet(tmp_path / "t").to_arrow().cast(theirs.schema)
+    assert mine.sort_by("d").equals(theirs.sort_by("d"))
+
+
 def test_spark_and_duckdb_read_what_we_wrote(spark, env, tmp_path):
     stream = env.from_collection(ROWS, DDL)
     options = {"partition_by": ["year", "who"]}

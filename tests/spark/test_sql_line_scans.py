@@ -259,8 +259,11 @@ def test_orc(spark, env, tmp_path):
 
 @pytest.mark.full
 def test_orc_that_is_sparks(spark, env, tmp_path):
-    spark.sql("SELECT DATE'1500-01-01' AS a").write.orc(str(tmp_path / "d"))
-    assert_spark_computes(env, spark.read.orc(str(tmp_path / "d")))
+    spark.sql("SELECT DATE'1500-01-01' AS a, array(named_struct('d', DATE'1500-01-01')) AS s").write.orc(
+        str(tmp_path / "d")
+    )
+    for column in ("a", "s"):
+        assert_spark_computes(env, spark.read.orc(str(tmp_path / "d")).select(column))
     spark.sql("SELECT TIMESTAMP'2024-01-01 00:00:00' AS a, 1 AS b").write.orc(str(tmp_path / "t"))
     assert_left_to_spark(env, spark.read.orc(str(tmp_path / "t")), "timestamps of ORC")
     assert_as_spark(env, spark.read.orc(str(tmp_path / "t")).select("b"))

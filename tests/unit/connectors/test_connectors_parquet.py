@@ -392,3 +392,97 @@ def test_row_groups_with_nulls_are_left_out_where_no_other_value_can_match(tmp_p
     assert groups(a == wanted) == 1 and groups(a.isin(pa.array([value(250), value(551)], type_))) == 2
     assert groups(a > wanted) == 8 and groups(~(a <= wanted)) == 8
     assert groups(a.is_null()) == 10 and groups((a == wanted) | a.is_null()) == 10
+
+
+# --- the calendar before Spark 3 -------------------------------------------------------------------------------------
+
+OLD_DAYS = {
+    -719164: -719162,
+    -500321: -500321 - 2,
+    -171596: -171596 - 9,
+    -171595: -171595 - 10,
+    -141428: -141438,
+    -141427: -141427,
+}
+"""Days as they are stored, and the same dates in today's calendar: 0001-01-01, 0600-02-29 and 1500-02-29 (the first of March there), 1500-03-01,
+1582-10-04 and 1582-10-15."""
+SPARK_2 = {"org.apache.spark.version": "2.4.8"}
+UTC_3 = {"org.apache.spark.version": "3.5.0", "org.apache.spark.timeZone": "UTC"}
+LEGACY_3 = {**UTC_3, "org.apache.spark.legacyDateTime": ""}
+
+
+def old_file(path, notes, **options):
+    days = pa.array([*OLD_DAYS, None], pa.int32()).cast(pa.date32())
+    times = pa.array([day * 86_400_000_000 + 1 for day in OLD_DAYS] + [None], pa.timestamp("us", "UTC"))
+    nested = pa.StructArray.from_arrays([days, pa.array([[one] for one in days])], ["day", "days"])
+    table = pa.table({"d": days, "t": times, "n": times.cast(pa.timestamp("us")), "s": nested})
+    pq.write_table(table.replace_schema_metadata(notes), path, **options)
+    return ParquetSource(path)
+
+
+@pytest.mark.parametrize(
+    ("notes", "days", "times"),
+    [
+        (SPARK_2, True, None),
+        (LEGACY_3, True, True),
+        ({**LEGACY_3, "org.apache.spark.timeZone": "Europe/Vienna"}, True, None),
+        ({**UTC_3, "org.apache.spark.legacyINT96": ""}, False, False),
+        (UTC_3, False, False),
+        ({"writer.model.name": "example"}, False, False),
+    ],
+)
+def test_days_and_times_of_the_calendar_before_spark_3(tmp_path, notes, days, times):
+    """``times``: None where their zone is unknown or has times of its own before 1900."""
+    source = old_file(tmp_path / "a.parquet", notes)
+    read = read_all(source.push_down(["d", "s", "n"], None))
+    wanted = [*(OLD_DAYS.values() if days else OLD_DAYS), None]
+    as_number = pa.array(wanted, pa.int32()).cast(pa.date32())
+    assert read["d"].combine_chunks().equals(as_number)
+    inside = read["s"].combine_chunks()
+    assert inside.field("day").equals(as_number) and inside.field("days").flatten().equals(as_number)
+    assert read["n"].cast(pa.int64()).to_pylist()[:-1] == [day * 86_400_000_000 + 1 for day in OLD_DAYS]
+    if times is None:
+        with pytest.raises(
+            FiresteelError, match=r"a\.parquet: column 't' holds times before 1900 of .* time zone"
+        ) as caught:
+            read_all(source)
+        assert "Read the file with Spark" in caught.value.hint
+    else:
+        moments = OLD_DAYS.values() if times else OLD_DAYS
+        assert read_all(source)["t"].cast(pa.int64()).to_pylist()[:-1] == [d * 86_400_000_000 + 1 for d in moments]
+
+
+def test_row_groups_of_the_old_calendar_are_left_out_only_where_their_statistics_hold(tmp_path):
+    source = old_file(tmp_path / "a.parquet", LEGACY_3, row_group_size=1)
+    day = pc.field("d") == pa.scalar(-171605, pa.date32())  # 1500-03-01, stored as -171595
+    assert read_all(source.push_down(["d"], day)).num_rows == 2
+    splits = source.list_splits(1)
+    assert all(source.files([split.payload]) is None for split in splits), (
+        "no other reader may take the days as they are"
+    )
+    pq.write_table(
+        pa.table({"d": pa.array([0, 1], pa.int32()).cast(pa.date32())}).replace_schema_metadata(LEGACY_3),
+        tmp_path / "new.parquet",
+        row_group_size=1,
+    )
+    new = ParquetSource(tmp_path / "new.parquet")
+    assert len(new.push_down(None, pc.field("d") > pa.scalar(0, pa.date32())).list_splits(1)) == 1
+    assert new.files([split.payload for split in new.list_splits(1)]) is not None
+
+
+def test_timestamps_in_96_bits_of_the_old_calendar(tmp_path):
+    when = pa.array([day * 86_400_000_000 for day in OLD_DAYS], pa.timestamp("us"))
+    table = pa.table({"t": when, "m": pa.array([{"a": {"t": one}} for one in when])})
+    for notes, old in (
+        ({**UTC_3, "org.apache.spark.legacyINT96": ""}, True),
+        ({**UTC_3, "org.apache.spark.version": "3.0.3"}, True),
+        (LEGACY_3, False),
+    ):
+        pq.write_table(
+            table.replace_schema_metadata(notes), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True
+        )
+        read = read_all(ParquetSource(tmp_path / "a.parquet"))
+        wanted = [day * 86_400_000_000 for day in (OLD_DAYS.values() if old else OLD_DAYS)]
+        assert read["t"].cast(pa.int64()).to_pylist() == wanted
+        inside = pc.struct_field(read["m"], ["a", "t"])
+        assert inside.cast(pa.int64()).to_pylist() == wanted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,15 +85,25 @@ class OrcSource(FileSource):
                 batch = orc.ORCFile(file).read_stripe(stripe.number, columns=list(read))
         except (OSError, pa.ArrowException) as error:
             raise FiresteelError(f"{place} cannot be read: {first_line(error)}.") from error
-        for column in batch.columns:
-            if pa.types.is_date32(column.type) and (pc.min(column.cast(pa.int32())).as_py() or 0) < _REFORM:
-                raise stopped(place, "days before October 1582")
+        if any((pc.min(days.cast(pa.int32())).as_py() or 0) < _REFORM for days in _days_of(batch.columns)):
+            raise stopped(place, "days before October 1582")
         if not names:
             for empty in rows_without_columns(batch.num_rows):
                 yield from self._finish(empty, values)
             return
         for start in range(0, batch.num_rows, _BATCH_ROWS):
             yield from self._finish(batch.slice(start, _BATCH_ROWS), values)
+
+
+def _days_of(arrays: Iterable[Any]) -> Iterator[Any]:
+    """The arrays of days among these and inside them."""
+    for array in arrays:
+        if pa.types.is_date32(array.type):
+            yield array
+        elif pa.types.is_map(array.type):
+            yield from _days_of((array.keys, array.items))
+        elif pa.types.is_nested(array.type):
+            yield from _days_of(array.flatten() if pa.types.is_struct(array.type) else (array.flatten(),))
 
 
 def orc_footers(found: InputFiles) -> list[OrcFooter]:

@@ -33,7 +33,7 @@ from firesteel.connectors.files.shaping import gather, plain_schema, plain_type,
 from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
-from firesteel.connectors.formats.parquet_times import TimeColumns, Times, top_level
+from firesteel.connectors.formats.parquet_times import Calendar, Rebase, TimeColumns, Times, top_level
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import FileRows, TaskContext
@@ -244,11 +244,12 @@ class ParquetSource(FooterSource[Footer]):
         return found
 
     def _told_by(self, footer: Footer) -> set[str]:
-        """Columns of which the footer's statistics tell: those that the file has, in the type of all the files."""
+        """Columns of which the footer's statistics tell: those that the file has, in the type and the calendar of all the files."""
         if not self._merges:
-            return set(self._file_schema.names)
+            return set(self._file_schema.names) - footer.times.rebased
         types = {field.name: field.type for field in self._file_schema}
-        return {field.name for field in footer.schema if plain_type(field.type) == types.get(field.name)}
+        same = {field.name for field in footer.schema if plain_type(field.type) == types.get(field.name)}
+        return same - footer.times.rebased
 
     def _known_values(self) -> dict[Values, pc.Expression]:
         """The statistics known of the rows of each partition; nothing where files have a column of their own under the name of a
@@ -311,11 +312,14 @@ class ParquetSource(FooterSource[Footer]):
                     page_checksum_verification=True,
                     coerce_int96_timestamp_unit="us",
                 ) as file:
+                    metadata = file.metadata
+                    calendar = Calendar.of(metadata.metadata or {})
+                    rebase = Rebase(calendar, metadata.schema, file.schema_arrow, label) if calendar.is_hybrid else None
                     for row_group in groups.row_groups or range(
                         file.num_row_groups
                     ):  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
-                        yield from self._read_row_group(file, row_group, groups.values, place)
+                        yield from self._read_row_group(file, row_group, groups.values, place, rebase)
         except FileNotFoundError:
             self._check_size(groups, None)
         except (OSError, pa.ArrowException) as error:
@@ -324,7 +328,9 @@ class ParquetSource(FooterSource[Footer]):
                 hint="The file is damaged; write it again or leave it out.",
             ) from error
 
-    def _read_row_group(self, file: Any, row_group: int, values: Values, place: str) -> Iterator[pa.RecordBatch]:
+    def _read_row_group(
+        self, file: Any, row_group: int, values: Values, place: str, rebase: Rebase | None
+    ) -> Iterator[pa.RecordBatch]:
         about = file.metadata.row_group(row_group)
         read_schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
         there = set(file.schema_arrow.names)
@@ -335,7 +341,8 @@ class ParquetSource(FooterSource[Footer]):
             return
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
-            yield from self._finish(widened(batch, read_schema, place), values)
+            given = batch if rebase is None else rebase(batch)
+            yield from self._finish(widened(given, read_schema, place), values)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -352,7 +359,8 @@ def _are_plain(footers: Sequence[Footer], wanted: pa.Schema) -> Iterator[bool]:
             last = footer.schema
             there = {field.name: plain_type(field.type) for field in last}
             fits = all(there.get(field.name) == field.type for field in wanted)
-        yield fits and names.isdisjoint(footer.times.int96) and names.isdisjoint(footer.times.ends)
+        times = footer.times
+        yield fits and all(names.isdisjoint(others) for others in (times.int96, times.ends, times.rebased))
 
 
 def _ranges(rows: list[int], ids: list[int]) -> tuple[tuple[tuple[int, int], ...], int]:

@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from firesteel.errors import UsageError
+from firesteel.errors import FiresteelError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Which values of a file Spark wrote in the hybrid of the Julian and the Gregorian calendar."""
+
+    dates: bool
+    """Dates, and timestamps of 64 bits."""
+    int96: bool
+    zone: str | None
+    """Of the hybrid timestamps' local times; None: the footer does not tell."""
+
+    @classmethod
+    def of(cls, notes: Mapping[bytes, bytes]) -> Calendar:
+        """By a footer's notes, as Spark judges them. What other writers wrote is taken as Gregorian, as Spark 4 does by default."""
+        version = notes.get(b"org.apache.spark.version")
+        if version is None:
+            return cls(False, False, None)
+        number = [int(part) for part in version.split(b".")[:2] if part.isdigit()]
+        zone = notes.get(b"org.apache.spark.timeZone")
+        return cls(
+            number < [3, 0] or b"org.apache.spark.legacyDateTime" in notes,
+            number < [3, 1] or b"org.apache.spark.legacyINT96" in notes,
+            None if zone is None else zone.decode(errors="replace"),
+        )
+
+    @property
+    def is_hybrid(self) -> bool:
+        return self.dates or self.int96
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +50,8 @@ class Times:
 
     hybrid: bool
     """True: Spark wrote it in the hybrid of the Julian and the Gregorian calendar."""
+    rebased: frozenset[str]
+    """Columns that may hold, also deep inside, values that are others in the Gregorian calendar: their statistics are of the other one."""
     int96: frozenset[str]
     """Columns of timestamps in the form that says nothing of a zone, nor has statistics."""
     ends: frozenset[str]
@@ -50,12 +85,19 @@ class TimeColumns:
 
     def in_file(self, metadata: Any, schema: pa.Schema) -> Times:
         """By the statistics; what has none may hold any value."""
-        notes = schema.metadata or {}
+        calendar = Calendar.of(metadata.metadata or {})
         groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)] if self.known or self.whole else []
         ends = {name for i, name in self.whole if any(_reaches_end(group.column(i)) for group in groups)}
-        known = () if _BY_SPARK in notes else self.known
-        early = {name for i, name, first in known if any(_reaches_below(group.column(i), first) for group in groups)}
-        return Times(_is_hybrid(notes), self.int96, frozenset(ends), frozenset(early))
+        by_spark = b"org.apache.spark.version" in (metadata.metadata or {})
+        old = (
+            frozenset(
+                n for i, n, first in self.known if any(_reaches_below(group.column(i), first) for group in groups)
+            )
+            if calendar.is_hybrid or not by_spark
+            else frozenset[str]()
+        )
+        rebased, early = (old, frozenset[str]()) if by_spark else (frozenset[str](), old)
+        return Times(calendar.is_hybrid, rebased, self.int96, frozenset(ends), early)
 
 
 def _reaches_end(chunk: Any) -> bool:
@@ -88,16 +130,6 @@ def _reaches_below(chunk: Any, first: int) -> bool:
     return not isinstance(told.min_raw, int) or told.min_raw < first
 
 
-_BY_SPARK = b"org.apache.spark.version"
-
-
-def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
-    """By the version of Spark that wrote the file, and its own notes. INT96 came last, in Spark 3.1."""
-    version = metadata.get(_BY_SPARK, b"4").split(b".")
-    old = [int(part) for part in version[:2] if part.isdigit()] < [3, 1]
-    return old or bool({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & set(metadata))
-
-
 def top_level(path: str, top: dict[str, int]) -> int:
     """The column that a leaf ``a.list.element`` belongs to; names may have dots themselves, so the longest wins."""
     parts = path.split(".")
@@ -106,3 +138,113 @@ def top_level(path: str, top: dict[str, int]) -> int:
         if index is not None:
             return index
     raise UsageError(f"The Parquet column '{path}' belongs to no column of the file's schema.")
+
+
+# --- from the hybrid calendar ----------------------------------------------------------------------------------------
+
+_Change = Callable[[Any], Any]
+_UTC = {"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu"}
+_DAY = 86_400
+
+
+class Rebase:
+    """Turns the batches of a file in the hybrid calendar into Gregorian ones: a value keeps its year, month, day and time of day.
+
+    Exact for dates, and for timestamps of UTC. Of other zones, and of unknown ones, times before 1900 are refused."""
+
+    def __init__(self, calendar: Calendar, leaves: Any, schema: pa.Schema, label: str) -> None:
+        """``leaves``: Parquet's own schema; ``label``: the file, for messages."""
+        self._calendar, self._label, self._column = calendar, label, ""
+        each = (leaves.column(i) for i in range(len(leaves)))
+        changes = {field.name: self._change(field.type, each) for field in schema}
+        self._changes = {name: change for name, change in changes.items() if change is not None}
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch, which may have fewer columns than the file. Raises FiresteelError for times that it cannot turn exactly."""
+        for place, name in enumerate(batch.schema.names):
+            change = self._changes.get(name)
+            if change is not None:
+                self._column = name
+                batch = batch.set_column(place, batch.schema.field(place), change(batch.column(place)))
+        return batch
+
+    def _change(self, kind: pa.DataType, leaves: Iterator[Any]) -> _Change | None:
+        """What to do with arrays of this type; None: nothing. Takes its leaves, of which Arrow's types have the same order."""
+        types = pa.types
+        if types.is_struct(kind):
+            parts = [self._change(field.type, leaves) for field in kind]
+            return partial(_in_struct, parts) if any(parts) else None
+        if types.is_map(kind):
+            parts = [self._change(inner, leaves) for inner in (kind.key_type, kind.item_type)]
+            return partial(_in_map, parts) if any(parts) else None
+        if types.is_nested(kind):
+            part = self._change(kind.value_type, leaves)
+            return partial(_in_list, part) if part is not None else None
+        leaf = next(leaves)
+        if types.is_date32(kind):
+            return _gregorian_days if self._calendar.dates else None
+        int96 = leaf.physical_type == "INT96"
+        if not types.is_timestamp(kind) or not (self._calendar.int96 if int96 else self._calendar.dates and kind.tz):
+            return None
+        return self._gregorian_times
+
+    def _gregorian_times(self, array: Any) -> Any:
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+        values = array.view(pa.int64())
+        least = pc.min(values).as_py()
+        if least is None or least >= _FIRST_SECOND * per_second:
+            return array
+        if self._calendar.zone not in _UTC:
+            zone = "an unknown time zone" if self._calendar.zone is None else f"the time zone {self._calendar.zone}"
+            raise FiresteelError(
+                f"{self._label}: column '{self._column}' holds times before 1900 of {zone}, in the calendar before Spark 3, "
+                "which are turned into today's calendar only for UTC.",
+                hint="Read the file with Spark: env.from_dataframe(spark.read.parquet(...)).",
+            )
+        per_day = _DAY * per_second
+        return _shifted(values, lambda given: _days_apart(given // per_day) * per_day).view(array.type)
+
+
+def _days_apart(days: Any) -> Any:
+    """What to add to days since 1970 of the hybrid calendar, so that the same date in the Gregorian one comes out.
+
+    Both calendars lose a day against each other at the end of February of each century, but for every fourth. Years are of March here,
+    so that the 29th of February that only the Julian one has becomes the 1st of March."""
+    years = (4 * (days + 2_440_528) + 3) // 1461 - 4712  # since 1 March 4713 BC, of 365.25 days each
+    return np.where(days < _FIRST_DAY, years // 400 - years // 100 + 2, 0)
+
+
+def _shifted(values: Any, apart: Callable[[Any], Any]) -> Any:
+    given = np.asarray(values.fill_null(0)).astype(np.int64)
+    return pa.array(given + apart(given), pa.int64(), mask=np.asarray(values.is_null()))
+
+
+def _gregorian_days(array: Any) -> Any:
+    days = array.view(pa.int32())
+    least = pc.min(days).as_py()
+    if least is None or least >= _FIRST_DAY:
+        return array
+    return _shifted(days, _days_apart).cast(pa.int32()).view(pa.date32())
+
+
+def _in_struct(parts: list[_Change | None], array: Any) -> Any:
+    columns = [column if part is None else part(column) for part, column in zip(parts, array.flatten(), strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=list(array.type), mask=array.is_null())
+
+
+def _in_list(part: _Change, array: Any) -> Any:
+    return _with_values(array, part(array.values))
+
+
+def _in_map(parts: list[_Change | None], array: Any) -> Any:
+    inner = [
+        values if part is None else part(values) for part, values in zip(parts, (array.keys, array.items), strict=True)
+    ]
+    fields = [array.type.key_field, array.type.item_field]
+    return _with_values(array, pa.StructArray.from_arrays(inner, fields=fields))
+
+
+def _with_values(array: Any, values: Any) -> Any:
+    """The list array with other values in the same places."""
+    places = array.buffers()[: 1 if pa.types.is_fixed_size_list(array.type) else 2]
+    return pa.Array.from_buffers(array.type, len(array), places, offset=array.offset, children=[values])
