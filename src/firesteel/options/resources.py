@@ -56,7 +56,7 @@ EXECUTOR_MEMORY = _register(
         "firesteel.executor.memory",
         parse_size,
         None,
-        "Memory that the slots of one executor may take together, beside its JVM's heap, where slot sharing groups have resources. Unset: what the executor's environment variable FIRESTEEL_EXECUTOR_MEMORY says; else the overhead that was asked for (YARN, Kubernetes), or what its machine has beside the heaps, shared among its executors by their cores, less the framework memory of a worker per core.",
+        "Memory that the slots of one executor may take together, beside its JVM's heap, where slot sharing groups have resources. Unset: what the executor's environment variable FIRESTEEL_EXECUTOR_MEMORY says; else what YARN or Kubernetes was asked for besides the heap (the memory overhead, and spark.executor.pyspark.memory), of which each slot takes firesteel.memory.framework more than its group declares; or what its machine has besides the heaps, shared among its executors by their cores, less the framework memory of a worker per core.",
         check=at_least(1, "1 byte"),
         scope=Scope.BOTH,
     )

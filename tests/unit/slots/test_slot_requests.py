@@ -102,6 +102,30 @@ def test_what_cannot_be_is_told_in_whole_sentences():
     assert job.scheduler.waiting_for()[-1].startswith(f"{begin} (there is 1 executor, of other profiles).")
 
 
+def test_where_slots_take_their_framework_memory_it_counts_and_is_told():
+    """YARN gives an executor of 8 GiB 819 MiB of overhead: less than 256 MiB for each of its four cores."""
+    mib = GIB >> 10
+    mode = SlotMode(SlotEnforcement.TASK_PROFILES, framework=256 * mib)
+    small = SlotSharingGroup("small", 1.0, 100 * mib)
+    job = sources(4, groups=(small,), mode=mode)
+    job.worker("w", WorkerResources(4.0, 819 * mib))
+    job.start()
+    assert len(job.keys(0)) == 2, "356 MiB each"
+    (admission,) = job.decisions("slot admission")
+    assert admission.result == "the slot pool"
+    assert "356 MiB a core are asked for, 205 MiB are there" in admission.reason
+    job.run()
+    assert job.status == "FINISHED"
+    job = sources(1, groups=(SlotSharingGroup("large", 1.0, 600 * mib),), mode=mode)
+    job.worker("w", WorkerResources(4.0, 819 * mib))
+    job.start()
+    assert job.ended.cause.message == (
+        "No worker can ever hold what group 'large' (step 'step 0') asks for (1 core, 600 MiB heap): the largest worker has 4 cores, "
+        "819 MiB, and each slot takes 256 MiB more for its Python worker (firesteel.memory.framework)."
+    )
+    assert job.ended.cause.hint == "Ask for less, or start larger workers (spark.executor.memoryOverhead)."
+
+
 def test_a_resource_that_no_worker_has_is_named():
     job = sources(1, groups=(SlotSharingGroup("gpu", 1.0, GIB, external_resources={"gpu": 1}),))
     job.worker("large", FOUR)

@@ -134,10 +134,84 @@ class TestWorkers:
         assert described(context, listed)["0"].memory == 3 * GIB
         assert described(context, listed, firesteel__executor__memory="2 GiB")["0"].memory == 2 * GIB
 
-    def test_where_the_overhead_counts_it_is_what_there_is(self):
-        assert described(Context("yarn"), {"0": ExecutorInfo("a", 1, 1)})["0"].memory == 128 * MIB
+    def test_where_the_overhead_counts_it_is_what_there_is_and_each_slot_takes_its_framework_memory(self):
+        """Spark's overhead of 384 MiB is less than a Python worker's 256 MiB for each of four cores."""
+        listed = {"0": ExecutorInfo("a", 4, 4)}
+        assert described(Context("yarn"), listed)["0"].memory == 384 * MIB
         more = Context("k8s://x", executor__memoryOverhead="4096")
-        assert described(more, {"0": ExecutorInfo("a", 2, 2)})["0"].memory == 4 * GIB - 512 * MIB
+        assert described(more, listed)["0"].memory == 4 * GIB
+        for master in ("yarn", "k8s://x"):
+            made = slot_provisioning_of(Context(master), graph(SlotSharingGroup("a")), Options({}), {})
+            assert made.mode is None, "no resources, no slots of ours"
+            assert Workers(Context(master), Options({})).framework_by_slot == 256 * MIB
+        assert Workers(Context("yarn"), Options({"firesteel.memory.framework": "100m"})).framework_by_slot == 100 * MIB
+
+    def test_what_was_said_is_for_slots_alone(self):
+        """Neither the option nor the variable holds the framework memory."""
+        assert Workers(Context("yarn"), Options({"firesteel.executor.memory": "2 GiB"})).framework_by_slot == 0
+        context, listed = Context("yarn"), {"0": ExecutorInfo("a", 1, 1), "1": ExecutorInfo("a", 1, 1)}
+        late = Workers(context, Options({}))
+        said = Findings("a", "", "3", memory=8 * GIB, place=Place("0", "a"), said_memory="3g")
+        workers.learn(context.applicationId, [said])
+        assert late.described(listed)["0"].resources.memory == 3 * GIB + 256 * MIB, "for its slots take that, too"
+        assert Workers(context, Options({})).framework_by_slot == 0
+        found = described(context, listed)
+        assert (found["0"].memory, found["1"].memory) == (3 * GIB, 128 * MIB)
+        assert Workers(Context("yarn", dynamicAllocation__enabled="true"), Options({})).framework_by_slot == 0
+        assert Workers(Context(), Options({})).framework_by_slot == 0, "standalone: a worker per core is subtracted"
+
+    @pytest.mark.parametrize(
+        ("master", "settings", "overhead", "beside"),
+        [
+            ("yarn", {}, 384, 384),
+            ("yarn", {"executor__memory": "8g"}, 819, 819),
+            ("yarn", {"executor__memory": "5000"}, 500, 500),
+            ("yarn", {"executor__memory": "8g", "executor__memoryOverheadFactor": "0.25"}, 2048, 2048),
+            ("yarn", {"executor__memory": "8g", "kubernetes__memoryOverheadFactor": "0.4"}, 819, 819),
+            ("yarn", {"executor__minMemoryOverhead": "1g"}, 1024, 1024),
+            ("yarn", {"executor__memory": "8g", "executor__minMemoryOverhead": "512"}, 819, 819),
+            ("yarn", {"executor__memoryOverhead": "100", "executor__minMemoryOverhead": "1g"}, 100, 100),
+            ("yarn", {"executor__pyspark__memory": "2g", "yarn__isPython": "true"}, 384, 2432),
+            ("yarn", {"executor__pyspark__memory": "2g"}, 384, 384),
+            ("k8s://x", {"executor__memory": "8g"}, 819, 819),
+            ("k8s://x", {"executor__memory": "8g", "kubernetes__memoryOverheadFactor": "0.4"}, 3276, 3276),
+            (
+                "k8s://x",
+                {
+                    "executor__memory": "8g",
+                    "kubernetes__memoryOverheadFactor": "0.4",
+                    "executor__memoryOverheadFactor": "0.2",
+                },
+                1638,
+                1638,
+            ),
+            (
+                "k8s://x",
+                {
+                    "executor__memory": "8g",
+                    "kubernetes__memoryOverheadFactor": "0.4",
+                    "executor__memoryOverhead": "2048m",
+                },
+                2048,
+                2048,
+            ),
+            ("k8s://x", {"executor__pyspark__memory": "1500", "kubernetes__resource__type": "python"}, 384, 1884),
+            ("k8s://x", {"executor__pyspark__memory": "1500"}, 384, 384),
+        ],
+    )
+    def test_the_overhead_is_reckoned_as_spark_does(self, master, settings, overhead, beside):
+        """MiB as ``ResourceProfile.getResourcesForClusterManager`` of Spark 4.3.0 answers for the same settings."""
+        conf = Context(master, **settings).conf
+        assert (workers.default_overhead(conf), workers.beside_heap(conf)) == (overhead * MIB, beside * MIB)
+
+    def test_before_spark_4_the_least_overhead_is_fixed(self, monkeypatch):
+        conf = Context("yarn", executor__minMemoryOverhead="1g").conf
+        monkeypatch.setattr(workers, "installed_pyspark", lambda: "3.5.8")
+        assert workers.default_overhead(conf) == 384 * MIB
+
+    def test_a_heap_without_a_unit_is_in_mib(self):
+        assert workers.heap_of(Context(executor__memory="2048").conf, "executor") == 2 * GIB
+        assert need(ResourceProfile(1.0, GIB), memory="2048").executor.memory == 2048
 
     def test_external_resources_are_those_of_the_executor_or_the_driver(self):
         info = ExecutorInfo("a", 2, 2, external=(("gpu", ("0", "1")),))

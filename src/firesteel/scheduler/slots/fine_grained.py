@@ -172,7 +172,8 @@ class DefaultFineGrainedResources:
         if pool.admits == self._admits:
             return
         self._admits = pool.admits
-        asked = {g: p.memory / p.cpu_cores for g, p in zip(pool.groups, pool.profiles, strict=True) if p.cpu_cores}
+        named = zip(pool.groups, pool.profiles, strict=True)
+        asked = {g: (p.memory + pool.mode.framework) / p.cpu_cores for g, p in named if p.cpu_cores}
         there = pool.workers.least_memory_per_core
         ratios = f"{format_bytes(max(asked.values()))} a core are asked for, {format_bytes(there)} are there"
         if not self._admits:

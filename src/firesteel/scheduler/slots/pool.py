@@ -106,7 +106,8 @@ class SlotPool:
         """The resources that a slot of each group needs from now on."""
         for group in groups:
             self.profiles[self.groups.index(group.name)] = ResourceProfile.of(group)
-        self.workers = Workers(Dimensions(name for p in self.profiles for name, _ in p.external))
+        external = (name for p in self.profiles for name, _ in p.external)
+        self.workers = Workers(Dimensions(external, self.mode.framework))
         self.session = (join or join_nobody)(job_graph.name, self.workers, self._left_to_spark)
         """This job's side of what all jobs share."""
         self.reservations = Reservations(self.workers, self.session)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firesteel.humanize import format_seconds, plural
-from firesteel.options import SLOT_REQUEST_TIMEOUT, Options
+from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.options import FRAMEWORK_MEMORY, SLOT_REQUEST_TIMEOUT, Options
 from firesteel.scheduler.kernel.events import FailureCause, FailureKind
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.recorder import Recorder
@@ -173,7 +173,8 @@ class SlotRequests:
     def _remedy(self, request: OpenRequest) -> str:
         lacks = self._lacks(request, self._pool.workers.nearest([profile for profile, _ in request.slots]))
         if not lacks:
-            return "Ask for less, or start larger workers."
+            larger = " (spark.executor.memoryOverhead)" if self._pool.mode.framework else ""
+            return f"Ask for less, or start larger workers{larger}."
         settings = ", ".join(f"spark.executor.resource.{name}.amount" for name in lacks)
         return (
             f"Start workers that offer {' and '.join(lacks)}: Spark has settings for it ({settings}; with a local master, "
@@ -233,7 +234,9 @@ class SlotRequests:
         if largest is None:
             return "no worker is there"
         lacks = "".join(f" and no {name}" for name in self._lacks(request, largest))
-        return f"the largest worker has {largest}{lacks}"
+        each = pool.mode.framework
+        framework = f", and each slot takes {format_bytes(each)} more for its Python worker ({FRAMEWORK_MEMORY.key})"
+        return f"the largest worker has {largest}{lacks}{framework if each else ''}"
 
     @staticmethod
     def _lacks(request: OpenRequest, worker: WorkerResources | None) -> list[str]:

@@ -126,7 +126,9 @@ class SlotEnforcement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SlotMode:
-    """``grows``: workers may come that are not there yet, of sizes that are not known."""
+    """``grows``: workers may come that are not there yet, of sizes that are not known. ``framework``: bytes of its worker's memory
+    that each slot of a specified need takes in addition to its profile; 0: they are no part of the worker's memory."""
 
     enforcement: SlotEnforcement = SlotEnforcement.POOL
     grows: bool = False
+    framework: int = 0

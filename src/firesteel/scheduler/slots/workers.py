@@ -38,8 +38,10 @@ def units(amount: float) -> int:
 class Dimensions:
     """The columns of a row of resources: cores, memory as one pot, each kind of memory, each external resource."""
 
-    def __init__(self, external: Iterable[str]) -> None:
+    def __init__(self, external: Iterable[str], framework: int = 0) -> None:
+        """``framework``: as in ``SlotMode``."""
         self.external = tuple(sorted(set(external)))
+        self._framework = framework
         self.count = FIRST_EXTERNAL + len(self.external)
 
     def need(self, profile: ResourceProfile) -> Ints:
@@ -47,7 +49,8 @@ class Dimensions:
         amounts = dict(profile.external)
         kinds = [getattr(profile, kind) for kind in MEMORY_KINDS]
         external = [units(amounts.get(name, 0.0)) for name in self.external]
-        return np.array([units(profile.cpu_cores), profile.memory, *kinds, *external], np.int64)
+        memory = profile.memory + self._framework
+        return np.array([units(profile.cpu_cores), memory, *kinds, *external], np.int64)
 
     def total(self, resources: WorkerResources) -> Ints:
         kinds = [_bounded(getattr(resources, kind)) for kind in MEMORY_KINDS]

@@ -591,7 +591,7 @@ def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
     if given is not None:
         return given
     local = is_local(context)
-    heap = spark_bytes(setting(context, "spark.driver.memory" if local else "spark.executor.memory", "1g"))
+    heap = spark_bytes(setting(context, "spark.driver.memory" if local else "spark.executor.memory", "1g"), "m")
     return budget_per_task(executor_memory or machine_memory(), heap, slots_per_machine(context))
 
 

@@ -32,9 +32,9 @@ def budget_per_task(memory: int, heap: int, slots: int) -> int:
     return max(LEAST, min(MOST, (memory - heap) // 2 // max(1, slots)))
 
 
-def spark_bytes(text: str) -> int:
-    """Bytes of a size as Spark writes it (``1g``, ``512m``, ``1024`` = bytes)."""
+def spark_bytes(text: str, unit: str = "b") -> int:
+    """Bytes of a size as Spark writes it (``1g``, ``512m``). ``unit``: of a plain number; Spark counts heaps and overheads in MiB ("m")."""
     match = re.fullmatch(r"\s*(\d+)\s*([bkmgtp]?)b?\s*", text.lower())
     if match is None:
         return GIB
-    return int(match[1]) << {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}[match[2]]
+    return int(match[1]) << {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}[match[2] or unit]

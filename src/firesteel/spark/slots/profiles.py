@@ -73,7 +73,7 @@ def executor_need(
         (name, math.ceil(slots * amount), script, vendor)
         for (_, amount), (name, _, script, vendor) in zip(profile.external, external, strict=True)
     )
-    heap = spark_bytes(conf.get("spark.executor.memory", "1g"))
+    heap = spark_bytes(conf.get("spark.executor.memory", "1g"), "m")
     jvm = off_heap = 0
     if dataframes:
         jvm, off_heap = slots * profile.task_heap_memory, slots * profile.task_off_heap_memory * has_off_heap(conf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -113,12 +113,12 @@ class SparkSlotProvisioning:
     """Of one job. ``with_dataframes``: names of groups that have DataFrame steps."""
 
     def __init__(self, context: Any, options: Options, with_dataframes: set[str]) -> None:
-        self.mode: SlotMode | None = slot_mode_of(context)
+        self._workers = Workers(context, options)
+        self.mode: SlotMode | None = replace(slot_mode_of(context), framework=self._workers.framework_by_slot)
         self._context, self._conf = context, context.getConf()
         self._options = options
         self._with_dataframes = with_dataframes
         self._framework: int = options[FRAMEWORK_MEMORY]
-        self._workers = Workers(context, options)
         self._hosts: dict[str, str] = {}
         self._asked: list[ResourceProfile] = []
         self._there: list[WorkerResources] = []
@@ -136,7 +136,8 @@ class SparkSlotProvisioning:
             return False
         if time.time() - self._context.startTime / 1000.0 > REGISTERING_SECONDS:
             return False
-        return not all(any(_holds(worker, profile) for worker in self._there) for profile in self._asked)
+        framework = self.mode.framework
+        return not all(any(_holds(worker, profile, framework) for worker in self._there) for profile in self._asked)
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         found = self._workers.described(listed)
@@ -223,9 +224,9 @@ class SparkSlotProvisioning:
         )
 
 
-def _holds(worker: WorkerResources, profile: ResourceProfile) -> bool:
+def _holds(worker: WorkerResources, profile: ResourceProfile, framework: int) -> bool:
     external = all(worker.external.get(name, 0.0) >= amount for name, amount in profile.external)
-    return external and worker.cpu_cores >= profile.cpu_cores and worker.memory >= profile.memory
+    return external and worker.cpu_cores >= profile.cpu_cores and worker.memory >= profile.memory + framework
 
 
 _KEPT = {

@@ -2,8 +2,10 @@
 asked for it, or as their machines have it.
 
 Memory of a worker is, in this order: ``firesteel.executor.memory``; the executor's environment variable
-``FIRESTEEL_EXECUTOR_MEMORY``; the memory overhead that was asked for (YARN, Kubernetes); or what the machine or container has
-besides the heaps of its executors, shared among these by their cores. The last two hold a worker's framework memory per core, too.
+``FIRESTEEL_EXECUTOR_MEMORY``; what YARN or Kubernetes was asked for besides the heap; or what the machine or container has
+besides the heaps of its executors, shared among these by their cores. The last two hold the framework memory of Python workers, too.
+On a machine a worker per core is subtracted. What YARN and Kubernetes give is often less than that: there each slot takes the framework
+memory of its own worker (``SlotMode.framework``).
 """
 
 from __future__ import annotations
@@ -18,11 +20,14 @@ from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MIB, Options
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.probe import EXECUTOR_MEMORY_VARIABLE, Findings
-from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.sessions import grows, is_local
 from firesteel.spark.session.task_memory import machine_memory, spark_bytes
+from firesteel.spark.session.versions import installed_pyspark, version_of
 
-OVERHEAD_FACTOR, LEAST_OVERHEAD = 0.1, 384 * MIB
+OVERHEAD_FACTOR, LEAST_OVERHEAD = "0.1", "384m"
 """Spark's, where nothing was said of the overhead."""
+LEAST_OVERHEAD_IS_SET = (4, 0)
+"""From this Spark on ``spark.executor.minMemoryOverhead`` is read."""
 
 
 @dataclass(eq=False)
@@ -58,6 +63,9 @@ class Workers:
         self._local = is_local(context)
         self._overhead = counts_overhead(context)
         self._told = _told.setdefault(context.applicationId, _Told())
+        is_said = self._option is not None or bool(self._told.executors)
+        self.framework_by_slot = 0 if is_said or not self._overhead or grows(context) else self._framework
+        """As in ``SlotMode``. 0 also where it was said what slots may take, for that leaves the framework memory out."""
         self._heap = heap_of(conf, "driver" if self._local else "executor")
         self._addresses = _driver_resources(context) if self._local else {}
         self._made_for: dict[int, tuple[ResourceProfile, int]] | None = None
@@ -96,7 +104,7 @@ class Workers:
         if self._local:
             return "what this machine has besides the JVM's heap"
         if self._overhead:
-            return "the memory overhead that executors were asked for"
+            return "the memory besides the heap that executors were asked for"
         return "what the executors' machines have besides the JVMs' heaps, shared by cores"
 
     def _resources(self, executor: str, info: ExecutorInfo, share: float, neighbours: int) -> WorkerResources:
@@ -114,11 +122,11 @@ class Workers:
             return self._made_for[info.profile_id][1]
         if self._option is not None:
             return self._option
-        if executor in self._told.executors:
-            return self._told.executors[executor]
         framework = self._framework * info.cores
+        if executor in self._told.executors:
+            return self._told.executors[executor] + (framework if self.framework_by_slot else 0)
         if self._overhead:
-            return max(0, default_overhead(self._conf) - framework)
+            return max(0, beside_heap(self._conf) - (0 if self.framework_by_slot else framework))
         known = self._told.machines
         machine = known.get(info.host) or min(known.values(), default=0) or machine_memory()
         return max(0, int((machine - neighbours * self._heap) * share) - framework)
@@ -126,7 +134,7 @@ class Workers:
 
 def heap_of(conf: Any, side: str) -> int:
     """Bytes of the JVM of an executor or driver: heap, and off-heap memory where Spark may use it."""
-    heap = spark_bytes(conf.get(f"spark.{side}.memory", "1g"))
+    heap = spark_bytes(conf.get(f"spark.{side}.memory", "1g"), "m")
     return heap + (spark_bytes(conf.get("spark.memory.offHeap.size", "0")) if has_off_heap(conf) else 0)
 
 
@@ -135,12 +143,43 @@ def has_off_heap(conf: Any) -> bool:
 
 
 def default_overhead(conf: Any) -> int:
-    """Returns the bytes that Spark asks for besides the heap of an executor without a profile."""
+    """Returns the memory overhead, in bytes, that YARN or Kubernetes is asked for with an executor without a profile.
+
+    Spark reckons in whole MiB. A given overhead counts as it is; else it is a part of the heap, and no less than the least.
+    """
     given = conf.get("spark.executor.memoryOverhead", None)
     if given is not None:
-        return spark_bytes(given if given.strip()[-1:].isalpha() else f"{given}m")
-    factor = float(conf.get("spark.executor.memoryOverheadFactor", OVERHEAD_FACTOR))
-    return max(LEAST_OVERHEAD, int(factor * spark_bytes(conf.get("spark.executor.memory", "1g"))))
+        return _whole_mib(given)
+    factor = conf.get("spark.executor.memoryOverheadFactor", None)
+    if factor is None:  # in cluster mode Spark sets Kubernetes' own to 0.4 for a Python program
+        is_kubernetes = str(conf.get("spark.master", "")).startswith("k8s")
+        factor = (
+            conf.get("spark.kubernetes.memoryOverheadFactor", OVERHEAD_FACTOR) if is_kubernetes else OVERHEAD_FACTOR
+        )
+    heap = _whole_mib(conf.get("spark.executor.memory", "1g"))
+    least = LEAST_OVERHEAD
+    if (version_of(installed_pyspark()) or LEAST_OVERHEAD_IS_SET) >= LEAST_OVERHEAD_IS_SET:
+        least = conf.get("spark.executor.minMemoryOverhead", LEAST_OVERHEAD)
+    return max(_whole_mib(least), int(float(factor) * (heap // MIB)) * MIB)
+
+
+def beside_heap(conf: Any) -> int:
+    """Returns the bytes that YARN or Kubernetes gives an executor without a profile besides heap and off-heap memory.
+
+    ``spark.executor.pyspark.memory`` is asked for in addition to the overhead, where Spark knows that the program is Python's: on YARN,
+    and in cluster mode on Kubernetes.
+    """
+    given = conf.get("spark.executor.pyspark.memory", None)
+    is_python = (
+        str(conf.get("spark.yarn.isPython", "")).lower() == "true"
+        if str(conf.get("spark.master", "")).startswith("yarn")
+        else conf.get("spark.kubernetes.resource.type", "") == "python"
+    )
+    return default_overhead(conf) + (_whole_mib(given) if given is not None and is_python else 0)
+
+
+def _whole_mib(text: str) -> int:
+    return spark_bytes(text, "m") // MIB * MIB
 
 
 def counts_overhead(context: Any) -> bool:

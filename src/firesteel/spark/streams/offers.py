@@ -21,7 +21,7 @@ from firesteel.scheduler.streaming.wanted.slots import memory_beside_heap, task_
 from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.sessions import is_local
 from firesteel.spark.session.task_memory import machine_memory, spark_bytes
-from firesteel.spark.slots.workers import counts_overhead, default_overhead
+from firesteel.spark.slots.workers import beside_heap, counts_overhead
 
 CPUS = "spark.task.cpus"
 RESERVED = 300 * MIB
@@ -80,7 +80,7 @@ def offers_of(context: Any, group: SlotSharingGroup, options: Options) -> Offers
     _check_cpus(context, group)
     _check_external(context, group)
     conf, side = context.getConf(), "driver" if is_local(context) else "executor"
-    heap = spark_bytes(conf.get(f"spark.{side}.memory", "1g"))
+    heap = spark_bytes(conf.get(f"spark.{side}.memory", "1g"), "m")
     free = max(0, heap - RESERVED)
     if group.task_heap_memory > free:
         raise UsageError(
@@ -142,7 +142,7 @@ def _beside_heap(context: Any, group: SlotSharingGroup, options: Options, heap: 
     elif is_local(context):
         has, source = max(0, machine_memory() - heap), "this machine's memory"
     elif counts_overhead(context):
-        has, source = default_overhead(context.getConf()), "spark.executor.memoryOverhead"
+        has, source = beside_heap(context.getConf()), "spark.executor.memoryOverhead"
     else:
         raise UsageError(
             f"A slot of {group} needs {format_bytes(need)} beside the heap, and how much of it the executors have is not known "
