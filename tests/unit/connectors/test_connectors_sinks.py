@@ -359,6 +359,14 @@ def test_append_wants_the_same_partitions(place):
         place.sink(mode="append", partition_by="k").check(two)
 
 
+def test_partitions_that_no_reader_would_look_into_are_refused(place):
+    place.put("out/.trash=1/_y=1/a.parquet")
+    schema = pa.schema([("x", pa.int64()), ("_y", pa.int64()), (".y", pa.int64())])
+    place.sink(mode="append", partition_by="_y").check(schema)
+    with pytest.raises(UsageError, match=r"the partition column '\.y' would begin with a dot"):
+        place.sink(mode="append", partition_by=["_y", ".y"]).check(schema)
+
+
 def test_ignore_leaves_what_is_there(place):
     place.put("out/old")
     sink = place.sink(mode="ignore")
@@ -688,16 +696,17 @@ def test_nothing_is_appended_to_what_is_half_overwritten():
     assert place.values() == [2]
 
 
-@pytest.mark.parametrize("partition_by", [(), ("k",)])
-def test_parquet_is_appended_to_what_has_the_same_columns_only(tmp_path, partition_by):
-    schema = pa.schema([("k", pa.int64()), ("amount", pa.float64())])
+@pytest.mark.parametrize("key", ["", "k", "_k", "_"])
+def test_parquet_is_appended_to_what_has_the_same_columns_only(tmp_path, key):
+    schema = pa.schema([(key or "k", pa.int64()), ("amount", pa.float64())])
+    partition_by = (key,) if key else ()
     first = ParquetSink(tmp_path / "out", partition_by=partition_by)
     first.commit(run_sink(first, [[pa.record_batch([[1], [2.5]], schema=schema)]], schema))
     same = ParquetSink(tmp_path / "out", mode="append", partition_by=partition_by)
     same.check(schema)
     for other, said in (
-        (pa.schema([("k", pa.int64()), ("amount", pa.int64())]), "'amount' is double there and int64 in the stream"),
-        (pa.schema([("k", pa.int64()), ("amount", pa.float64()), ("x", pa.int8())]), "'x' is no such column there"),
+        (pa.schema([schema.field(0), ("amount", pa.int64())]), "'amount' is double there and int64 in the stream"),
+        (pa.schema([*schema, ("x", pa.int8())]), "'x' is no such column there"),
     ):
         with pytest.raises(UsageError, match=said):
             ParquetSink(tmp_path / "out", mode="append", partition_by=partition_by).check(other)

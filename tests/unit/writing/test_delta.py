@@ -126,10 +126,66 @@ def test_statistics_are_true(table):
     (added,) = [json.loads(line)["add"] for line in log.read_text().splitlines() if '"add"' in line]
     assert json.loads(added["stats"]) == {
         "numRecords": 2,
-        "minValues": {"t": "1970-01-01T00:00:00.001Z", "x": 3},
-        "maxValues": {"t": "1970-01-01T00:00:05.001Z", "x": 3},
+        "minValues": {"t": "1970-01-01T00:00:00.001Z", "s": "a", "x": 3},
+        "maxValues": {"t": "1970-01-01T00:00:05.001Z", "s": "z" * 64 + "\U0010ffff", "x": 3},
         "nullCount": {"t": 0, "f": 0, "s": 0, "x": 1},
     }
+
+
+def test_bounds_of_long_texts_hold(table):
+    """deltalake loses rows of a file that lacks a bound which others have."""
+    texts = ["a", "z" * 64, "z" * 65, "z" * 64 + "\U0010ffff" * 3 + "x", "é" * 70, "\U0010ffff" * 80, "😀"]
+    schema = pa.schema([("s", pa.string())])
+    for number, text in enumerate(texts):
+        write(table, [pa.record_batch([[text]], schema=schema)], schema=schema, mode="append" if number else "error")
+    theirs = DeltaTable(table).to_pyarrow_dataset()
+    for text in texts:
+        assert theirs.to_table(filter=pc.field("s") == text)["s"].to_pylist() == [text]
+
+
+FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""0001-01-01 and the last microsecond of the year 9999."""
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_statistics_at_the_ends_of_time(table, zone, mode):
+    schema = pa.schema([("t", pa.timestamp("us", zone)), ("d", pa.date32()), ("n", pa.int64())])
+    files = [[FIRST, -1, 0], [-1_000_001, LAST - 999, 1], [LAST, None, 2], [LAST + 1, FIRST - 1, 3]]
+    write(table, [pa.record_batch([[None], [None], [9]], schema=schema)], schema=schema)
+    for a, b, n in files:
+        times = pa.array([a, b], schema.field("t").type)
+        days = pa.array([v and v // 86_400_000_000 for v in (a, b)], pa.int32()).cast(pa.date32())
+        write(
+            table,
+            [pa.record_batch([times, days, [n, n]], schema=schema)],
+            schema=schema,
+            mode=mode if n == 0 else "append",
+        )
+    logs = sorted((table / "_delta_log").glob("*.json"))[-4:]
+    added = [
+        json.loads(json.loads(line)["add"]["stats"])
+        for log in logs
+        for line in log.read_text().splitlines()
+        if '"add"' in line
+    ]
+    z = "" if zone is None else "Z"
+    assert [(one["minValues"], one["maxValues"]) for one in added] == [
+        (
+            {"t": f"0001-01-01T00:00:00.000{z}", "d": "0001-01-01", "n": 0},
+            {"t": f"1970-01-01T00:00:00.000{z}", "d": "1969-12-31", "n": 0},
+        ),
+        (
+            {"t": f"1969-12-31T23:59:58.999{z}", "d": "1969-12-31", "n": 1},
+            {"t": f"9999-12-31T23:59:59.999{z}", "d": "9999-12-31", "n": 1},
+        ),
+        ({"t": f"9999-12-31T23:59:59.999{z}", "d": "9999-12-31", "n": 2},) * 2,
+        ({"n": 3}, {"n": 3}),
+    ]
+    theirs = DeltaTable(table).to_pyarrow_dataset()
+    last = pa.scalar(LAST, schema.field("t").type)
+    assert theirs.to_table(filter=pc.field("t") == last)["n"].to_pylist() == [2]
+    assert read_all(delta_source(table)).filter(pc.field("t") == last)["n"].to_pylist() == [2]
 
 
 def test_what_does_not_fit_the_table_is_told_before(table):

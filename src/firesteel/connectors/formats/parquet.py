@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.conditions import Condition, condition, has_type
 from firesteel.connectors.files.partitions import Values
-from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_local
+from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_hidden, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
 from firesteel.connectors.files.reading.footers import FooterSource
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
@@ -580,7 +580,7 @@ def check_compression(compression: str) -> str:
 def _some_file(filesystem: pafs.FileSystem, folder: str) -> str | None:
     """Of a tree, the first file of data that is met; None if there is none. Of each folder, one listing."""
     infos: list[Any] = filesystem.get_file_info(pafs.FileSelector(folder))
-    seen = [info for info in infos if not info.base_name.startswith((".", "_"))]
+    seen = [info for info in infos if not is_hidden(info.base_name)]
     files = (info.path for info in seen if info.is_file)
     below = (_some_file(filesystem, info.path) for info in seen if not info.is_file)
     return next(files, None) or next(filter(None, below), None)

@@ -242,18 +242,22 @@ def partition_texts(folder: str) -> dict[str, str | None]:
     return {unquote(name): None if text == NULL_NAME else unquote(text) for name, _, text in pairs}
 
 
+_LAST_MILLISECOND = dt.datetime.max.replace(microsecond=999_000)
+
+
 def _json(statistics: FileStatistics) -> str:
     least = {name: _value(bounds[0], up=False) for name, bounds in statistics.bounds.items()}
     most = {name: _value(bounds[1], up=True) for name, bounds in statistics.bounds.items()}
-    return json.dumps(
-        {"numRecords": statistics.rows, "minValues": least, "maxValues": most, "nullCount": statistics.nulls}
-    )
+    told = {"numRecords": statistics.rows, "minValues": least, "maxValues": most, "nullCount": statistics.nulls}
+    return json.dumps(told, ensure_ascii=False)  # deltalake takes some pairs of surrogates for other characters
 
 
 def _value(value: Any, *, up: bool) -> Any:
-    """Timestamps have milliseconds there: the least is rounded down, the greatest up."""
+    """Timestamps have milliseconds there: the least is rounded down, the greatest up. The last millisecond of the year 9999, above which the
+    log has none, is all that it holds, as every reader of truncated bounds takes it."""
     if not isinstance(value, dt.datetime):
         return value.isoformat() if isinstance(value, dt.date) else value
     rest = dt.timedelta(microseconds=value.microsecond % 1000)
-    value = value - rest + dt.timedelta(milliseconds=1 if up and rest else 0)
-    return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
+    moment = value.replace(tzinfo=None) - rest
+    moment += dt.timedelta(milliseconds=1 if up and rest and moment < _LAST_MILLISECOND else 0)
+    return moment.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 _THREADS = 16
 _COLUMNS = 32
 _LONGEST_TEXT = 64
+_LAST_CHARACTER = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """By column, where the footer tells; bounds of integers, dates, timestamps and short texts, whose order all engines agree upon."""
+    """By column, where the footer tells; bounds of integers, dates, timestamps and texts, whose order all engines agree upon. The bounds of
+    long texts are their beginnings."""
 
     rows: int
     nulls: dict[str, int] = field(default_factory=dict[str, int])
@@ -56,7 +58,19 @@ def _folded(metadata: Any, columns: set[str], ordered: set[str]) -> FileStatisti
         result.nulls[name] = sum(one.null_count for one in told)
         with_values = [one for one in told if one.num_values]
         if name in ordered and with_values and all(one.has_min_max for one in with_values):
-            bounds = min(one.min for one in with_values), max(one.max for one in with_values)
-            if not any(isinstance(value, str) and len(value) > _LONGEST_TEXT for value in bounds):
-                result.bounds[name] = bounds
+            try:
+                bounds = min(one.min for one in with_values), max(one.max for one in with_values)
+            except (ValueError, OverflowError):  # years that Python does not have
+                continue
+            least, most = bounds
+            result.bounds[name] = (least[:_LONGEST_TEXT], _above(most)) if isinstance(least, str) else bounds
     return result
+
+
+def _above(text: str) -> str:
+    """A text of bounded length that is not less than this one, by code points. A bound that one file lacks and others have makes ``deltalake``
+    find no row in that file, so that the bound of a long text is not left out."""
+    end = _LONGEST_TEXT
+    while text[end : end + 1] == _LAST_CHARACTER:
+        end += 1
+    return text if len(text) <= end else text[:end] + _LAST_CHARACTER

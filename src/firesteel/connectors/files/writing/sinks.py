@@ -27,7 +27,15 @@ from firesteel.connectors.datasets import DatasetName, dataset_of
 from firesteel.connectors.files.compression import CODECS
 from firesteel.connectors.files.object_stores import require_bucket, why
 from firesteel.connectors.files.partitions import check_partition_columns, escape
-from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
+from firesteel.connectors.files.paths import (
+    Location,
+    PathLike,
+    as_filesystem,
+    find_target,
+    is_hidden,
+    is_local,
+    local_path,
+)
 from firesteel.connectors.files.writing.in_place import Change, InPlace
 from firesteel.connectors.files.writing.leftovers import is_left, remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
@@ -132,7 +140,14 @@ class FileSink:
     def check(self, schema: pa.Schema) -> None:
         if self._layout.partition_by:
             given = pa.schema([field for field in schema if field.name != self._layout.bucket])
-            check_partition_columns(given, self._layout.partition_by, f"{self.kind} to {self.target.label}")
+            what = f"{self.kind} to {self.target.label}"
+            check_partition_columns(given, self._layout.partition_by, what)
+            unseen = next((name for name in self._layout.partition_by if name.startswith(".")), None)
+            if unseen is not None:
+                raise UsageError(
+                    f"{what}: the directories of the partition column '{unseen}' would begin with a dot, and no reader looks into those.",
+                    hint="Rename the column first.",
+                )
         written = pa.schema([field for field in schema if field.name not in self._layout.left_out])
         self._check_schema(written)
         self._schema = schema
@@ -186,9 +201,9 @@ class FileSink:
     def _looked_into(self, folder: str) -> tuple[set[str], bool, str | None]:
         """The partition columns of the folders in it, whether there are files of data, and the first of those folders."""
         infos = self.target.filesystem.get_file_info(pafs.FileSelector(folder))
-        names = {PurePosixPath(info.path).name: info for info in infos}
+        names = {info.base_name: info for info in infos if not is_hidden(info.base_name)}
         folders = {n: info.path for n, info in names.items() if info.type is pafs.FileType.Directory and "=" in n}
-        has_files = any(i.type is pafs.FileType.File and not n.startswith((".", "_")) for n, i in names.items())
+        has_files = any(info.type is pafs.FileType.File for info in names.values())
         return {name.partition("=")[0] for name in folders}, has_files, next(iter(folders.values()), None)
 
     def _check_parent(self) -> None:
