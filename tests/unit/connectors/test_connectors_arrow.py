@@ -125,3 +125,17 @@ def test_a_file_damaged_meanwhile_is_named(tmp_path):
 def test_options_that_cannot_be(tmp_path):
     with pytest.raises(UsageError, match="compression='gzip' is not one that Arrow IPC has"):
         ArrowSink(tmp_path / "out", compression="gzip")
+
+
+def test_types_that_cannot_be_read_are_named(tmp_path):
+    schema = pa.schema({"n": pa.int64()})
+    wide = schema.serialize().to_pybytes().replace(bytes([64, 0, 0, 0]), bytes([128, 0, 0, 0]))
+    (tmp_path / "wide.arrow").write_bytes(wide)
+    with pytest.raises(UsageError, match=r"wide\.arrow holds what read_arrow cannot read .*The file may be sound"):
+        ArrowSource(tmp_path / "wide.arrow")
+    union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+    feather.write_feather(
+        pa.table({"u": pa.array([[1]] * 2), "x": union}), str(tmp_path / "union.arrow"), compression="uncompressed"
+    )
+    with pytest.raises(UsageError, match=r"union\.arrow: column 'x' of type sparse_union.* steps have no unions"):
+        ArrowSource(tmp_path / "union.arrow")

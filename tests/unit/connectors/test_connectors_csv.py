@@ -4,6 +4,7 @@ import bz2
 import datetime
 import decimal
 import gzip
+import re
 
 import duckdb
 import pyarrow as pa
@@ -442,3 +443,28 @@ def test_other_encodings(tmp_path, newlines):
         rows(tmp_path, schema=schema, csv=CsvFormat(sep=";", header=False))
     with pytest.raises(UsageError, match="encoding='utf-16'"):
         CsvSource(tmp_path, csv=CsvFormat(encoding="utf-16"))
+
+
+UTF_16 = {f"{byte_order}.csv": "\ufeffid,name\n1,Ann\n".encode(f"utf-16-{byte_order}") for byte_order in ("le", "be")}
+FOREIGN = {
+    **{name: (data, r"is text in UTF-16, which read_csv does not read\..*UTF-8") for name, data in UTF_16.items()},
+    "a.csv.gz.tmp": (gzip.compress(b"id,name\n1,Ann\n"), r"is compressed with gzip, .*compression='gzip'"),
+    "a.csv.zst.tmp": (pa.compress(b"id,name\n1,Ann\n", "zstd", asbytes=True), "is compressed with zstd"),
+    "a.xlsx": (b"PK\x03\x04\x14\x00\x06\x00\n\x00\xff,\n", "is a zip archive.*workbook as CSV"),
+    "a.csv": (
+        "id,café\n1,Ann\n".encode("latin-1"),
+        r"has a header with bytes that are not UTF-8\..*encoding='latin-1'",
+    ),
+}
+
+
+@pytest.mark.parametrize("newlines", [False, True])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_that_are_no_text_in_the_encoding_are_named(tmp_path, name, newlines):
+    data, said = FOREIGN[name]
+    (tmp_path / name).write_bytes(data)
+    csv = CsvFormat(newlines_in_values=newlines)
+    for schema in (None, pa.schema([("id", pa.int64()), ("name", pa.string())])):
+        with pytest.raises(UsageError) as caught:
+            read_all(CsvSource(tmp_path, schema=schema, csv=csv))
+        assert re.search(f"{re.escape(name)} {said}", str(caught.value)), caught.value

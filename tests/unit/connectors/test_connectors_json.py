@@ -173,6 +173,14 @@ def test_bytes_that_are_no_text(tmp_path, whole):
     write(tmp_path / "a.json", b'{"a":"x"}\n{"a":"caf\xe9"}\n')
     with pytest.raises(FiresteelError, match=r"a\.json, byte 19: this is not UTF-8"):
         rows(tmp_path, schema=pa.schema({"a": pa.string()}), newlines_in_values=whole)
+    for data, said in (
+        ('{"a":"x"}\n'.encode("utf-16"), "text in UTF-16"),
+        (gzip.compress(b'{"a":"x"}\n'), "compressed with gzip"),
+    ):
+        write(tmp_path / "a.json", data)
+        for schema in (None, pa.schema({"a": pa.string()})):
+            with pytest.raises(UsageError, match=rf"a\.json is {said}"):
+                rows(tmp_path, schema=schema, newlines_in_values=whole)
 
 
 def test_what_cannot_be_inferred(tmp_path):

@@ -1,3 +1,4 @@
+import base64
 import datetime
 import decimal
 import pickle
@@ -392,6 +393,22 @@ def test_row_groups_with_nulls_are_left_out_where_no_other_value_can_match(tmp_p
     assert groups(a == wanted) == 1 and groups(a.isin(pa.array([value(250), value(551)], type_))) == 2
     assert groups(a > wanted) == 8 and groups(~(a <= wanted)) == 8
     assert groups(a.is_null()) == 10 and groups((a == wanted) | a.is_null()) == 10
+
+
+def test_a_sound_file_that_arrow_cannot_read_is_not_called_damaged(tmp_path):
+    """As other writers make them: a note on Arrow's types that Arrow's own reader does not take."""
+    table = pa.table({"n": [1, 2, 3], "v": pa.array([[1, 2], None, []], pa.list_(pa.int32()))})
+    lists = table.schema.set(1, pa.field("v", pa.list_(pa.int32(), 2))).serialize().to_pybytes()
+    wide = pa.schema({"n": pa.int64()}).serialize().to_pybytes().replace(bytes([64, 0, 0, 0]), bytes([128, 0, 0, 0]))
+    for name, columns, note in (("lists", ["n", "v"], lists), ("wide", ["n"], wide)):
+        some = table.select(columns)
+        with pq.ParquetWriter(tmp_path / f"{name}.parquet", some.schema, store_schema=False) as writer:
+            writer.write_table(some)
+            writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(note)})
+        with pytest.raises(
+            UsageError, match=rf"{name}\.parquet.* holds what read_parquet cannot read .*may be sound.*Spark"
+        ):
+            read_all(ParquetSource(tmp_path / f"{name}.parquet"))
 
 
 # --- the calendar before Spark 3 -------------------------------------------------------------------------------------

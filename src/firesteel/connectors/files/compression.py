@@ -28,6 +28,8 @@ _THREADS = 16
 _SAMPLED_FILES, _SAMPLE_BYTES = 8, 1 << 20
 _UNKNOWN_RATIO = 4.0
 _ZSTD, _LZ4 = b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+_MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": _ZSTD, "lz4": _LZ4}
+"""How files begin that no text begins like."""
 
 
 def codec_option(compression: str | None, what: str, *, infer: bool) -> str | None:
@@ -60,6 +62,26 @@ def refuse_other_codecs(found: InputFiles, option: str | None, kind: str) -> Non
                 hint=f"It reads {', '.join(CODECS)}. Write it again, or read it with Spark: env.read_with_spark(...). "
                 "If it is not such a file, say compression='none'.",
             )
+
+
+def refuse_foreign(label: str, head: bytes, kind: str) -> None:
+    """Raises UsageError where a file of text begins as one in UTF-16 does, or as a compressed one. ``head``: at least its first ten bytes."""
+    codec = next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), None)
+    if codec is not None:
+        raise UsageError(
+            f"{label} is compressed with {codec}, and its name has another ending.",
+            hint=f"Say compression='{codec}', or give it the ending .{CODECS[codec]}.",
+        )
+    if head.startswith(b"PK\x03\x04"):
+        raise UsageError(
+            f"{label} is a zip archive, as Excel's workbooks are, and not text.",
+            hint="Unpack it; save a workbook as CSV in UTF-8.",
+        )
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UsageError(
+            f"{label} is text in UTF-16, which {kind} does not read.",
+            hint="Save it in UTF-8, or read it with Spark: env.read_with_spark(..., encoding='UTF-16').",
+        )
 
 
 @contextmanager

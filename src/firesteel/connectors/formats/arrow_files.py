@@ -12,11 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
+from firesteel.connectors.files.conditions import has_type
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
 from firesteel.connectors.files.reading.evolution import widened
 from firesteel.connectors.files.reading.footers import FooterSource
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.reading.source import Piece
+from firesteel.connectors.files.reading.source import Piece, is_unsupported, unsupported
 from firesteel.connectors.files.shaping import gather
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
@@ -134,6 +135,8 @@ class ArrowSource(FooterSource[_Footer]):
                             widened(batch.slice(start, _MOST_ROWS), schema, ctx.place), run.piece.values
                         )
         except (OSError, pa.ArrowException) as error:
+            if is_unsupported(error):
+                raise unsupported(ctx.place, error, self.kind) from error
             raise FiresteelError(
                 f"{ctx.place} cannot be read: {first_line(error)}.",
                 hint="The file is damaged; write it again or leave it out.",
@@ -185,6 +188,12 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
                 twice = named_twice(schema.names)
                 if twice is not None:
                     raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with others.")
+                union = next((one.name for one in schema if has_type([one], pa.types.is_union)), None)
+                if union is not None:
+                    raise UsageError(
+                        f"{label}: column '{union}' of type {schema.field(union).type} cannot be read, because steps have no unions.",
+                        hint="Write the file again without it.",
+                    )
                 if not len(schema):
                     raise UsageError(f"{label} has no columns.", hint="Leave it out of the paths.")
                 if not is_file:
@@ -198,6 +207,8 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException, struct.error, ValueError) as error:
+        if is_unsupported(error):
+            raise unsupported(label, error, "read_arrow") from None
         what = "is empty" if not file.size else "is truncated, damaged or not an Arrow IPC file"
         raise UsageError(
             f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."

@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.files.compression import (
+    codec_of,
+    codec_option,
+    damaged,
+    plain_stream,
+    refuse_foreign,
+    refuse_other_codecs,
+)
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
 from firesteel.connectors.files.reading import corrupt
 from firesteel.connectors.files.reading.corrupt import RefusedError
@@ -107,9 +114,11 @@ class CsvSource(FileSource):
                     parse_options=self._csv.parse_options(self._skipping(plain)),
                     convert_options=self._csv.convert_options(None, None),
                 )
-            except (pa.ArrowException, UnicodeDecodeError) as error:
+                these = table.column_names if self._csv.header else [f"_c{i}" for i in range(table.num_columns)]
+            except UnicodeDecodeError:
+                raise self._header_not_text(label) from None
+            except pa.ArrowException as error:
                 raise UsageError(f"{label} cannot be read as CSV: {first_line(error)}.", hint=_HINT_ROWS) from None
-            these = table.column_names if self._csv.header else [f"_c{i}" for i in range(table.num_columns)]
             first = first or label
             names = self._same_names(names, these, label, first)
             types = self._sampled(plain, table.schema, read) if infer else [pa.string()] * len(names)
@@ -182,7 +191,7 @@ class CsvSource(FileSource):
         where it may be cut off in the middle of a value."""
         if self._corrupt is not None:
             return lambda _row: "skip"
-        if not self._csv.newlines_in_values:
+        if not self._csv.newlines_in_values or not is_text(block):
             return None
         return lambda row: "skip" if block.rstrip().endswith(row.text.encode().rstrip()) else "error"
 
@@ -250,7 +259,10 @@ class CsvSource(FileSource):
         convert = self._csv.convert_options(types, wanted)
         first, lines_before = -1, 0
         header = self._csv.header and piece.start == 0
+        plain = codec_of(piece.path, self._compression) is None
         for at, given in self._open_blocks(piece, self._compression):
+            if plain and at == 0:
+                refuse_foreign(self._prefix + piece.path, given, self.kind)
             offset, block = at, self._decoded(piece, given)
             first = at if first < 0 else first
             if header:
@@ -341,7 +353,7 @@ class CsvSource(FileSource):
         except UnicodeDecodeError as error:
             raise FiresteelError(
                 f"{self._prefix + piece.path} is not {self._csv.encoding}: {first_line(error)}.",
-                hint="Say which encoding it has, encoding=.",
+                hint=_HINT_ENCODING,
             ) from None
 
     def _quote_spans_lines(self, block: bytes, rows: int) -> bool:
@@ -406,6 +418,9 @@ class CsvSource(FileSource):
         convert = self._csv.convert_options(types, None)
         try:
             with self._opened(piece) as raw, plain_stream(raw, codec) as stream:
+                if codec is None:
+                    refuse_foreign(label, raw.read(16), self.kind)
+                    raw.seek(0)
                 reader = pacsv.open_csv(stream, read, self._csv.parse_options(), convert)
                 self._check_names(reader.schema.names, label)
                 for batch in reader:
@@ -413,25 +428,35 @@ class CsvSource(FileSource):
                         yield self._converted(pa.Table.from_batches([batch]), wanted)
         except pa.ArrowInvalid:
             raise
+        except UnicodeDecodeError:
+            raise self._header_not_text(label) from None
         except (OSError, pa.ArrowException) as error:
             raise damaged(label, codec, error) from error
 
     def _check_header(self, block: bytes, piece: Piece) -> int:
         """Bytes of the header, which must name the schema's columns. 0 where the block holds none."""
         begin, end = header_line(block)
-        names = self._header_names(block[begin:end])
+        try:
+            names = self._header_names(block[begin:end])
+        except UnicodeDecodeError:
+            raise self._header_not_text(self._prefix + piece.path) from None
         if names is not None:
             self._check_names(names, self._prefix + piece.path)
         return end
 
     def _header_names(self, line: bytes) -> list[str] | None:
-        """None: there are none, or they cannot be read."""
+        """None: there are none, or they cannot be parsed. Raises UnicodeDecodeError."""
         line = line.removeprefix(BOM)
         read = pacsv.ReadOptions(use_threads=False, block_size=max(len(line) + 1, 1 << 16))
         try:
             return list(pacsv.read_csv(pa.BufferReader(line), read, self._csv.parse_options()).column_names)
-        except (pa.ArrowException, UnicodeDecodeError):
+        except pa.ArrowException:
             return None
+
+    def _header_not_text(self, label: str) -> UsageError:
+        return UsageError(
+            f"{label} has a header with bytes that are not {self._csv.encoding.upper()}.", hint=_HINT_ENCODING
+        )
 
     def _check_names(self, names: Sequence[str], label: str) -> None:
         if list(names) != self._own.names:
@@ -472,12 +497,13 @@ class CsvSource(FileSource):
         raise UsageError(message, hint=hint)
 
     def _read_header(self, found: InputFiles, file: InputFile) -> list[str] | None:
-        """The names in a file's first line, if it is read easily; see ``_compare_headers``."""
+        """The names in a file's first line, if it is read easily; see ``_compare_headers``. Raises UsageError for a file that is no text."""
+        codec = codec_of(file.path, self._compression)
         try:
-            with (
-                found.filesystem.open_input_file(file.path) as raw,
-                plain_stream(raw, codec_of(file.path, self._compression)) as stream,
-            ):
+            with found.filesystem.open_input_file(file.path) as raw, plain_stream(raw, codec) as stream:
+                if codec is None:
+                    refuse_foreign(found.label(file.path), raw.read(16), self.kind)
+                    raw.seek(0)
                 head = b""
                 while len(head) < _LONGEST_HEADER:
                     part = stream.read(max(_HEADER_BLOCK, len(head)))
@@ -565,7 +591,7 @@ class CsvSource(FileSource):
             which = f"column '{cell[0]}'" if cell is not None else "a value"
             return FiresteelError(
                 f"{label}, {where}: {which} has bytes that are not UTF-8.",
-                hint="Say which encoding the file has, encoding='latin-1' for example, or convert it.",
+                hint=_HINT_ENCODING,
             )
         if cell is not None:
             name, value = cell
@@ -587,6 +613,7 @@ class CsvSource(FileSource):
         return f", or name what stands for null, null_values={[*self._csv.null_values, value]!r}"
 
 
+_HINT_ENCODING = "Say which encoding the file has, encoding='latin-1' for example, or convert it."
 _HINT_ROWS = (
     "Check sep=, quote= and escape=; where values hold line ends, read with newlines_in_values=True. If the file is "
     "damaged, write it again or leave it out. To go on, corrupt_column='_corrupt_record' keeps such lines in a column of its own."

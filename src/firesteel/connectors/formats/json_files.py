@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.files.compression import (
+    codec_of,
+    codec_option,
+    damaged,
+    plain_stream,
+    refuse_foreign,
+    refuse_other_codecs,
+)
 from firesteel.connectors.files.paths import PathLike
 from firesteel.connectors.files.reading import corrupt
 from firesteel.connectors.files.reading.corrupt import RefusedError
@@ -217,6 +224,8 @@ class JsonSource(FileSource):
         try:
             data.decode()
         except UnicodeDecodeError as error:
+            if offset == 0 and codec_of(piece.path, self._compression) is None:
+                refuse_foreign(self._prefix + piece.path, data, self.kind)
             raise FiresteelError(
                 f"{self._prefix + piece.path}, byte {offset + error.start}: this is not UTF-8, which JSON must be.",
                 hint="Convert the file, or write it again.",

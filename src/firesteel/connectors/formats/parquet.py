@@ -28,7 +28,7 @@ from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, fi
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
 from firesteel.connectors.files.reading.footers import FooterSource
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.reading.source import Listed, for_each_file
+from firesteel.connectors.files.reading.source import Listed, for_each_file, is_unsupported, unsupported
 from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
 from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
@@ -323,6 +323,8 @@ class ParquetSource(FooterSource[Footer]):
         except FileNotFoundError:
             self._check_size(groups, None)
         except (OSError, pa.ArrowException) as error:
+            if is_unsupported(error):
+                raise unsupported(place, error, self.kind) from error
             raise FiresteelError(
                 f"{place} cannot be read: {first_line(error)}.",
                 hint="The file is damaged; write it again or leave it out.",
@@ -423,6 +425,8 @@ class _FooterReader:
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
             ) from None
         except (OSError, pa.ArrowException) as error:
+            if is_unsupported(error):
+                raise unsupported(label, error, "read_parquet") from None
             what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
             raise UsageError(
                 f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."

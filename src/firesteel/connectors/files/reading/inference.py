@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.connectors.files.compression import codec_of, damaged, plain_stream
+from firesteel.connectors.files.compression import codec_of, damaged, plain_stream, refuse_foreign
 from firesteel.connectors.files.reading.lines import BLOCK, stream_blocks
 from firesteel.errors import UsageError
 
@@ -37,6 +37,9 @@ def first_blocks(source: Any, compression: str | None, has_row: Callable[[bytes]
         codec = codec_of(file.path, compression)
         try:
             with found.filesystem.open_input_file(file.path) as raw, plain_stream(raw, codec) as stream:
+                if codec is None:
+                    refuse_foreign(label, raw.read(16), source.kind)
+                    raw.seek(0)
                 block = _whole_lines(stream, has_row)
         except (OSError, pa.ArrowException) as error:
             said = damaged(label, codec, error)

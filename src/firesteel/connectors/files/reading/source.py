@@ -296,6 +296,24 @@ class FileSource:
         return file
 
 
+def is_unsupported(error: BaseException) -> bool:
+    """True where Arrow has no way to read what a sound file may hold."""
+    return isinstance(error, pa.ArrowNotImplementedError) or "Expected all lists to be of size" in str(error)
+
+
+def unsupported(label: str, error: BaseException, kind: str) -> UsageError:
+    """``kind``: the step's."""
+    other = (
+        "Read it with Spark, env.read_with_spark('parquet', ...), or write"
+        if kind == "read_parquet"
+        else "Leave it out of the paths, or write"
+    )
+    return UsageError(
+        f"{label} holds what {kind} cannot read ({first_line(error)}).",
+        hint=f"The file may be sound. {other} it again with other types.",
+    )
+
+
 def for_each_file(
     found: InputFiles, numbers: Iterable[int], read: Callable[[InputFiles, InputFile], _T]
 ) -> dict[int, _T]:
