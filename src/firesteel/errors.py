@@ -113,6 +113,10 @@ class JobExecutionError(FiresteelError):
     """A job was started and failed."""
 
 
+class WrongAnswerError(FiresteelError):
+    """An accelerated query gave another answer than Spark (``firesteel.sql.verify``)."""
+
+
 class JobCancelledError(FiresteelError):
     """The job was cancelled by ``cancel()``. (Ctrl-C while it is waited for is a KeyboardInterrupt that says so.)"""
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -14,7 +15,8 @@ from pyspark.errors import ArithmeticException, PySparkException
 from pyspark.sql import functions as F
 
 import firesteel
-from firesteel.errors import UsageError
+from firesteel.errors import UsageError, WrongAnswerError
+from firesteel.sql.expressions.translator import RULES
 from older_spark import DataFrame
 
 pytestmark = pytest.mark.spark
@@ -231,7 +233,10 @@ def test_no_session_and_a_wrong_option_are_refused(spark):
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [((), "took over 1 of 2"), pytest.param(("--dry-run",), "would take over 1 of 2", marks=pytest.mark.full)],
+    [
+        (("--verify",), "took over 1 of 2 queries. Spark checked 1 of them: 0 differ."),
+        pytest.param(("--dry-run",), "would take over 1 of 2", marks=pytest.mark.full),
+    ],
 )
 def test_a_script_is_accelerated(items, tmp_path, flags, said):
     script = tmp_path / "report.py"
@@ -249,3 +254,69 @@ def test_a_script_is_accelerated(items, tmp_path, flags, said):
     assert ran.stdout.splitlines() == ["rows 5", "rows 5"]
     assert "Firesteel " + said in ran.stderr, ran.stderr[-2000:]
     assert "collect at report.py:5: Spark" in ran.stderr
+
+
+@pytest.fixture
+def wrong_rest(monkeypatch):
+    """The engine's ``%`` gives one too much."""
+    right = RULES["Remainder"]
+    monkeypatch.setitem(RULES, "Remainder", lambda x, node: f"({right(x, node)} + 1)")
+
+
+RESTS = "SELECT n % 7 AS k, count(*) AS c FROM items WHERE n >= 0 GROUP BY n % 7 ORDER BY k"
+
+
+def test_a_wrong_answer_is_an_error_where_queries_are_checked(spark, items, options, wrong_rest):
+    with firesteel.accelerate(spark, options | {"firesteel.sql.verify": 1}) as acceleration:
+        with pytest.raises(WrongAnswerError) as found:
+            spark.sql(RESTS).collect()
+        assert RESTS in str(found.value)
+        assert "Firesteel: k = 1, c = 143; Spark: k = 0, c = 143" in str(found.value)
+        with pytest.raises(WrongAnswerError, match="Spark: k = 0"):
+            spark.sql(RESTS).write.format("noop").mode("overwrite").save()
+        assert len(spark.sql(QUERY).collect()) == 5
+    assert [query.check for query in acceleration.queries] == ["differs", "differs", "same"]
+    assert "Spark checked 3 of them: 2 differ." in acceleration.explain()
+    assert list(Path(options["firesteel.storage.directory"]).rglob("*.data")) == []
+
+
+def test_a_lost_error_is_a_wrong_answer(spark, items, options, monkeypatch):
+    monkeypatch.setitem(RULES, "Divide", lambda x, node: "CAST(1 AS DOUBLE)")
+    with (
+        firesteel.accelerate(spark, options | {"firesteel.sql.verify": 1}),
+        pytest.raises(WrongAnswerError, match="DIVIDE_BY_ZERO"),
+    ):
+        spark.sql("SELECT sum(1 / n) AS s FROM items").collect()
+
+
+def test_what_cannot_be_compared_is_not_checked(spark, items, options):
+    asked = {
+        "SELECT k, count(*) AS c FROM items GROUP BY k LIMIT 2": "LIMIT",
+        "SELECT k, count(*) AS c FROM items GROUP BY k LIMIT 6": "",
+        "SELECT n FROM items ORDER BY k LIMIT 3": "LIMIT",
+        "SELECT k, n FROM items ORDER BY k LIMIT 3": "",
+        "SELECT k, row_number() OVER (ORDER BY k) AS r FROM items": "tie",
+        "SELECT k, rank() OVER (ORDER BY k) AS r, sum(n) OVER (PARTITION BY k) AS s FROM items": "",
+        "SELECT count(*) AS c FROM (SELECT k FROM items LIMIT 3)": "tie",
+    }
+    with firesteel.accelerate(spark, options | {"firesteel.sql.verify": 1}) as acceleration:
+        for text in asked:
+            spark.sql(text).toArrow()
+    for query, reason in zip(acceleration.queries, asked.values(), strict=True):
+        assert (query.left, query.check) == ((), "skipped" if reason else "same"), query
+        assert reason in query.unchecked
+    with firesteel.accelerate(
+        spark, options | {"firesteel.sql.verify": 1, "firesteel.sql.verify-max-bytes": 1}
+    ) as acceleration:
+        assert len(spark.sql(QUERY).collect()) == 5
+    assert "not checked: it reads" in acceleration.explain()
+    assert "firesteel.sql.verify-max-bytes" in acceleration.explain()
+
+
+def test_a_share_of_the_queries_is_checked(spark, items, options, wrong_rest):
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert spark.sql(RESTS).collect()[0].k == 1
+    assert [query.check for query in acceleration.queries] == [""]
+    for share in ("2", "-0.5", "some"):
+        with pytest.raises(UsageError, match=r"firesteel\.sql\.verify"):
+            firesteel.accelerate(spark, {"firesteel.sql.verify": share})

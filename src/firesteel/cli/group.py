@@ -9,7 +9,8 @@ from typer.core import TyperCommand, TyperGroup
 
 _FIRST = ("run", "explain", "history", "options", "decide", "results", "clean", "recover", "demo")
 """The commands of every day; the others follow."""
-_RESUME, _LAST = "--resume", "last"
+_LEFT_OUT = {"--resume": "last", "--verify": "1"}
+"""Options whose value may be left out, and what they mean then."""
 
 
 class Group(TyperGroup):
@@ -52,7 +53,7 @@ class _AsItIs:
 
 
 class Resumable(TyperCommand):
-    """A command with ``--resume``, which without a value means the last job."""
+    """A command with ``--resume``, which without a value means the last job, or ``--verify``, which without one means every query."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _with_value(args))
@@ -60,10 +61,11 @@ class Resumable(TyperCommand):
 
 def _with_value(args: list[str]) -> list[str]:
     own = args[: args.index("--")] if "--" in args else args
-    if _RESUME not in own:
-        return args
-    place = own.index(_RESUME)
-    value = own[place + 1] if place + 1 < len(own) else "-"
-    if value.startswith("-") or value.endswith(".py"):
-        return [*args[:place], f"{_RESUME}={_LAST}", *args[place + 1 :]]
-    return args
+    filled = list(args)
+    for option, without in _LEFT_OUT.items():
+        if option in own:
+            place = own.index(option)
+            value = own[place + 1] if place + 1 < len(own) else "-"
+            if value.startswith("-") or value.endswith(".py"):
+                filled[place] = f"{option}={without}"
+    return filled

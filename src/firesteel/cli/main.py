@@ -127,6 +127,14 @@ def run(
             "--accelerate", help="Take over what a PySpark script asks of its DataFrames, and say so at its end."
         ),
     ] = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            "--verify",
+            metavar="[SHARE]",
+            help="With --accelerate: Spark computes this share of the queries, too (default: all, 1), and an answer that differs is an error.",
+        ),
+    ] = None,
     local: Annotated[
         bool,
         typer.Option("--local", help="Compute in this process, without Spark, on the first rows; write nothing."),
@@ -151,12 +159,18 @@ def run(
     1 a job failed, 2 wrong use, 130 cancelled.
     """
     from firesteel.cli.script import accelerated, run_script
-    from firesteel.options import RECOVERY_RESUME, Layer, Options, Origin
+    from firesteel.options import RECOVERY_RESUME, SQL_VERIFY, Layer, Options, Origin
 
     with events(as_json, json_file) as told:
         options = given_options(option, quiet, config, with_ui=with_ui)
         if resume is not None:
             options = options.merged(Options({RECOVERY_RESUME.key: resume}, Origin(Layer.COMMAND, "--resume")))
+        if verify is not None:
+            if not accelerate or dry_run:
+                raise UsageError(
+                    "--verify checks the queries that --accelerate takes over.", hint="Write --accelerate --verify."
+                )
+            options = options.merged(Options({SQL_VERIFY.key: verify}, Origin(Layer.COMMAND, "--verify")))
         if not Path(script).is_file():
             raise no_script(script)
         from firesteel.api.environment import set_defaults

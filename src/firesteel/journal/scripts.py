@@ -29,6 +29,10 @@ class QueryRecord(JournalRecord, frozen=True):
     """The id of the job that computed it, which has a journal of its own."""
     seconds: float = 0.0
     """Planned and computed by us, without what Spark did then."""
+    check: str = ""
+    """Of a query that ``firesteel.sql.verify`` has drawn: ``same``, ``differs`` or ``skipped``."""
+    unchecked: str = ""
+    """The reason why its check was skipped."""
 
 
 class ScriptEnded(JournalRecord, frozen=True):

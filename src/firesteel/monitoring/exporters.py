@@ -12,21 +12,32 @@ def monitoring(options: Options) -> tuple[Instrument, ...]:
 
     Raises UsageError where a library is not installed, or its own configuration is wrong.
     """
-    exporters: list[Exporter] = []
-    if options[PROMETHEUS_ENABLED] or options[PROMETHEUS_PORT] is not None:
-        from firesteel.monitoring import prometheus
-
-        exporters.append(prometheus.exporter(options))
+    exporters = _of_metrics(options)
     if options[OTEL_TRACES]:
         from firesteel.monitoring.opentelemetry import tracing
 
         exporters.append(tracing.exporter())
-    if options[OTEL_METRICS]:
-        from firesteel.monitoring.opentelemetry import metering
-
-        exporters.append(metering.exporter())
     if options[LINEAGE]:
         from firesteel.monitoring.openlineage import exporter
 
         exporters.append(exporter.exporter())
     return (Background(exporters),) if exporters else ()
+
+
+def script_metrics(options: Options) -> tuple[Instrument, ...]:
+    """Of an accelerated script: its metrics alone, for traces and lineage are of its jobs. Raises UsageError as :func:`monitoring`."""
+    exporters = _of_metrics(options)
+    return (Background(exporters),) if exporters else ()
+
+
+def _of_metrics(options: Options) -> list[Exporter]:
+    exporters: list[Exporter] = []
+    if options[PROMETHEUS_ENABLED] or options[PROMETHEUS_PORT] is not None:
+        from firesteel.monitoring import prometheus
+
+        exporters.append(prometheus.exporter(options))
+    if options[OTEL_METRICS]:
+        from firesteel.monitoring.opentelemetry import metering
+
+        exporters.append(metering.exporter())
+    return exporters

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from firesteel.monitoring.numbers import Board, JobNumbers, Number, StreamNumbers
+from firesteel.monitoring.numbers import AnyNumbers, Board, JobNumbers, Number, ScriptNumbers, StreamNumbers
 from firesteel.scheduler.kernel.states import ExecutionState
 
 COUNTER, GAUGE = "counter", "gauge"
@@ -97,10 +97,26 @@ STREAM_DOWNTIME = Family(
 STREAM_DECISIONS = Family("stream_decisions", "Decisions, by what was decided.", COUNTER, (*STREAM, "what"))
 STREAM_DROPPED = Family("stream_dropped_records", "Records that monitoring left out.", COUNTER, STREAM)
 
+_SCRIPT = ("script_id", "script")
+SCRIPT_QUERIES = Family(
+    "script_queries",
+    "Queries of an accelerated script, by who computed them: firesteel or spark.",
+    COUNTER,
+    (*_SCRIPT, "by"),
+)
+SCRIPT_CHECKS = Family(
+    "script_checks",
+    "Queries that firesteel.sql.verify has drawn, by how their check ended: same, differs or skipped.",
+    COUNTER,
+    (*_SCRIPT, "end"),
+)
+CHECK_ENDS = ("same", "differs", "skipped")
+
 FAMILIES: tuple[Family, ...] = (
     JOB_STATUS, JOB_SECONDS, *OF_JOBS.values(), JOB_VERTICES_LEFT_OUT, JOB_DECISIONS, JOB_DROPPED, *OF_VERTICES.values(), STEP_REPORTED, *_GROUPS,
     STREAM_STATUS, STREAM_STATE, STREAM_SECONDS, STREAM_PARALLELISM, STREAM_LOWER, STREAM_UPPER, STREAM_BATCHES, STREAM_ROWS, STREAM_BATCH_SECONDS,
     STREAM_RATE, STREAM_BACKLOG, STREAM_STATE_ROWS, STREAM_STATE_BYTES, STREAM_RESCALES, STREAM_DOWNTIME, STREAM_DECISIONS, STREAM_DROPPED,
+    SCRIPT_QUERIES, SCRIPT_CHECKS,
 )  # fmt: skip
 """All there are."""
 
@@ -108,13 +124,21 @@ FAMILIES: tuple[Family, ...] = (
 def samples(board: Board) -> list[Sample]:
     """All samples as they stand now."""
     with board.locked():
-        return [
-            sample
-            for numbers in board.shown()
-            for sample in (
-                _of_job(numbers, board.now()) if isinstance(numbers, JobNumbers) else _of_stream(numbers, board.now())
-            )
-        ]
+        return [sample for numbers in board.shown() for sample in _of(numbers, board.now())]
+
+
+def _of(numbers: AnyNumbers, now: float) -> Iterator[Sample]:
+    if isinstance(numbers, ScriptNumbers):
+        return _of_script(numbers)
+    return _of_job(numbers, now) if isinstance(numbers, JobNumbers) else _of_stream(numbers, now)
+
+
+def _of_script(script: ScriptNumbers) -> Iterator[Sample]:
+    whose = (script.id, script.name)
+    yield SCRIPT_QUERIES, (*whose, "firesteel"), script.taken
+    yield SCRIPT_QUERIES, (*whose, "spark"), script.left
+    for end in CHECK_ENDS:
+        yield SCRIPT_CHECKS, (*whose, end), script.checks[end]
 
 
 def _of_job(job: JobNumbers, now: float) -> Iterator[Sample]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.journal.file import masked
+from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.masking import Masker
 from firesteel.scheduler.kernel.records import (
     Decision,
@@ -88,13 +89,32 @@ class StreamNumbers:
     dropped: int = 0
 
 
+@dataclass(slots=True)
+class ScriptNumbers:
+    """Of an accelerated script. ``ended``: seconds of the epoch."""
+
+    id: str = ""
+    name: str = ""
+    ended: float | None = None
+    taken: int = 0
+    """Queries that were taken over."""
+    left: int = 0
+    """Queries that Spark computed."""
+    checks: Counter[str] = field(default_factory=Counter[str])
+    """By how they ended: ``same``, ``differs``, ``skipped``."""
+    dropped: int = 0
+
+
+AnyNumbers = JobNumbers | StreamNumbers | ScriptNumbers
+
+
 class Board:
-    """All jobs and streams of the process that are shown. Written by the threads of jobs' exporters, read by whoever serves or sends them."""
+    """All jobs, streams and scripts of the process that are shown. Written by the threads of jobs' exporters, read by whoever serves or sends them."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._shown: list[JobNumbers | StreamNumbers] = []
+        self._shown: list[AnyNumbers] = []
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -102,13 +122,13 @@ class Board:
         with self._lock:
             yield
 
-    def add(self, numbers: JobNumbers | StreamNumbers) -> None:
+    def add(self, numbers: AnyNumbers) -> None:
         """Under the lock."""
         self._shown = [shown for shown in self._shown if shown.id != numbers.id]  # a job that goes on is one
         self._shown.append(numbers)
         self._let_go()
 
-    def shown(self) -> list[JobNumbers | StreamNumbers]:
+    def shown(self) -> list[AnyNumbers]:
         """Under the lock: oldest first."""
         self._let_go()
         return list(self._shown)
@@ -127,12 +147,12 @@ class Board:
 
 
 class NumbersExporter:
-    """Folds one job's, or stream's, records into a board."""
+    """Folds the records of one job, stream or script into a board."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._masker = Masker()
-        self._numbers: JobNumbers | StreamNumbers | None = None
+        self._numbers: AnyNumbers | None = None
 
     def apply(self, record: JournalRecord, arrived: float) -> None:
         if isinstance(record, StateChange):  # most of all records: snapshots tell the same
@@ -142,8 +162,13 @@ class NumbersExporter:
                 plan = masked(record, self._masker)
                 self._numbers = _job(plan, arrived) if isinstance(plan, JobPlanned) else _stream(plan, arrived)
                 self._board.add(self._numbers)
+            elif isinstance(record, ScriptPlanned):
+                self._numbers = ScriptNumbers(record.script_id, self._masker.text(record.name))
+                self._board.add(self._numbers)
             elif isinstance(self._numbers, JobNumbers):
                 _apply_to_job(self._numbers, record, arrived, self._masker)
+            elif isinstance(self._numbers, ScriptNumbers):
+                _apply_to_script(self._numbers, record, arrived)
             elif self._numbers is not None:
                 _apply_to_stream(self._numbers, record, arrived)
 
@@ -202,5 +227,18 @@ def _apply_to_stream(stream: StreamNumbers, record: JournalRecord, arrived: floa
             stream.downtime += record.downtime or 0.0
         case StreamEnded():
             stream.status, stream.ended = record.status, arrived
+        case _:
+            pass
+
+
+def _apply_to_script(script: ScriptNumbers, record: JournalRecord, arrived: float) -> None:
+    match record:
+        case QueryRecord():
+            script.taken += not record.left
+            script.left += bool(record.left)
+            if record.check:
+                script.checks[record.check] += 1
+        case ScriptEnded():
+            script.ended = arrived
         case _:
             pass

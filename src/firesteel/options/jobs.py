@@ -12,9 +12,11 @@ from firesteel.options.values import (
     Option,
     Scope,
     at_least,
+    is_share,
     one_of,
     parse_bool,
     parse_int,
+    parse_number,
     parse_seconds,
     parse_size,
 )
@@ -360,6 +362,24 @@ SQL_MIN_INPUT_BYTES = _register(
         parse_size,
         16 * MIB,
         "Least bytes that a query must read, by Spark's estimate, for accelerate to take it over; smaller ones Spark computes as fast.",
+        check=at_least(0),
+    )
+)
+SQL_VERIFY = _register(
+    Option(
+        "firesteel.sql.verify",
+        parse_number,
+        0.0,
+        "The share of the queries that accelerate takes over which Spark computes, too, to compare the answers: 0 for none, 1 for all, 0.01 for one in a hundred. An answer that differs is an error.",
+        check=is_share,
+    )
+)
+SQL_VERIFY_MAX_BYTES = _register(
+    Option(
+        "firesteel.sql.verify-max-bytes",
+        parse_size,
+        GIB,
+        "Most bytes that a query may read, by Spark's estimate, and that its answer may have, for firesteel.sql.verify to check it.",
         check=at_least(0),
     )
 )

@@ -169,3 +169,7 @@ def at_least(least: float, text: str | None = None) -> Callable[[Any], str | Non
         return f"must be at least {text or least}" if least else "must not be negative"
 
     return check
+
+
+def is_share(value: float) -> str | None:
+    return None if 0 <= value <= 1 else "must be between 0 and 1"

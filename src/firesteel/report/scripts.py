@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firesteel.errors import UsageError
@@ -39,6 +40,16 @@ def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:
     for query in queries:
         job = f" (job {query.job})" if query.job else ""
         took = "" if dry_run else f", {format_seconds(query.seconds)}{job}"  # a dry run has only planned it
-        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel{took}"
+        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel{took}{_checked(query)}"
         lines.append(f"  {query.number}. {query.action} at {query.place or 'an unknown place'}: {who}")
+    checks = Counter(query.check for query in queries if query.check)
+    if checks:
+        lines[0] += (
+            f" Spark checked {checks['same'] + checks['differs']} of them: {checks['differs']} differ. {checks['skipped']} checks were skipped."
+        )
     return lines
+
+
+def _checked(query: QueryRecord) -> str:
+    words = {"": "", "same": ", Spark gives the same", "differs": ", Spark gives another answer"}
+    return words.get(query.check, f", not checked: {query.unchecked}")

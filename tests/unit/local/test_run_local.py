@@ -80,6 +80,7 @@ def test_a_failing_function_ends_the_script_as_its_own_error(run):
             marks=pytest.mark.full,
         ),
         (["--local", "--rows", "x", "count_numbers.py"], "--rows x is not a valid whole number."),
+        pytest.param(["--verify", "count_numbers.py"], "Write --accelerate --verify.", marks=pytest.mark.full),
         pytest.param(
             ["--local", "--accelerate", "count_numbers.py"],
             "--accelerate is for scripts of Spark",

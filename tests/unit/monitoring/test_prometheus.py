@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.simulation.random_jobs import random_job
 
 from firesteel.errors import UsageError
+from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.monitoring import prometheus
 from firesteel.monitoring.families import COUNTERS, FAMILIES, OF_JOBS, OF_VERTICES
 from firesteel.monitoring.numbers import KEPT_SECONDS, MOST_JOBS, MOST_VERTICES, Board, NumbersExporter
@@ -76,6 +77,20 @@ def test_a_streams_numbers_are_sums_and_its_last_batch():
     assert found["firesteel_stream_rescales_total", of(**stream, end="completed")] == 1
     assert found["firesteel_stream_status", of(**stream, status="FINISHED")] == 1
     assert ("firesteel_stream_backlog", of(**stream)) not in found  # the source does not say
+
+
+def test_a_scripts_checks_are_counted_by_their_ends():
+    board = Board(lambda: 1010.0)
+    query = QueryRecord(at=1.0, number=1, action="count", left=[])
+    asked = [query, query, replace(query, left=["it reads 1 KiB"])]
+    asked += [replace(query, check=end) for end in ("same", "same", "differs", "skipped")]
+    told(
+        board, [ScriptPlanned(at=0.0, script_id="3f", name="report.py"), *asked, ScriptEnded(at=2.0, status="FINISHED")]
+    )
+    found, script = page(board), {"script_id": "3f", "script": "report.py"}
+    assert [found["firesteel_script_queries_total", of(**script, by=by)] for by in ("firesteel", "spark")] == [6, 1]
+    ends = ("same", "differs", "skipped")
+    assert [found["firesteel_script_checks_total", of(**script, end=end)] for end in ends] == [2, 1, 1]
 
 
 def test_very_many_vertices_and_jobs_are_bounded():

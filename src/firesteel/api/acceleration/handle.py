@@ -26,7 +26,8 @@ from firesteel.report.scripts import query_lines
 class Query:
     """One action. ``left``: why Spark computed it; empty: it was taken over. ``seconds``: planning and computing here.
 
-    ``job``: the id of the job that computed it; empty where it was left to Spark, or only looked at.
+    ``job``: the id of the job that computed it; empty where it was left to Spark, or only looked at. ``check``: ``same``, ``differs`` or
+    ``skipped`` where ``firesteel.sql.verify`` has drawn it. ``unchecked``: why its check was skipped.
     """
 
     action: str
@@ -34,6 +35,8 @@ class Query:
     left: tuple[str, ...]
     seconds: float
     job: str = ""
+    check: str = ""
+    unchecked: str = ""
 
 
 class Acceleration:
@@ -51,7 +54,10 @@ class Acceleration:
     @property
     def queries(self) -> list[Query]:
         asked = self._record.queries
-        return [Query(each.action, each.place, tuple(each.left), each.seconds, each.job) for each in asked]
+        return [
+            Query(each.action, each.place, tuple(each.left), each.seconds, each.job, each.check, each.unchecked)
+            for each in asked
+        ]
 
     def explain(self) -> str:
         """A line for each query: who computed it, how long that took, and why it was left to Spark."""

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firesteel.errors import UsageError
-from firesteel.journal.file import Journal
-from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.journal.file import Instruments, Journal
+from firesteel.journal.scripts import AnyScriptRecord, QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.monitoring.exporters import script_metrics
 from firesteel.options import Options
 
 _log = logging.getLogger("firesteel.acceleration")
@@ -23,24 +24,44 @@ class Record:
         self.queries: list[QueryRecord] = []
         self._name, self._dry_run = name, dry_run
         self._journal: Journal | None = None
+        self._metrics = Instruments()
         self._began = time.monotonic()
         self._began_at = time.time()
         """Seconds since 1970, for the journal: it is made only as the first query comes."""
+        self.mark = f"{name}:{self._began_at:.0f}"
+        """The same as long as the script runs."""
         self._lock = threading.Lock()
         self._closed = False
 
     def add(
-        self, options: Options, action: str, place: str, left: Sequence[str], *, job: str = "", seconds: float = 0.0
+        self,
+        options: Options,
+        action: str,
+        place: str,
+        left: Sequence[str],
+        *,
+        job: str = "",
+        seconds: float = 0.0,
+        check: str = "",
+        unchecked: str = "",
     ) -> None:
         """``options``: say where journals are."""
         with self._lock:
             number = len(self.queries) + 1
             query = QueryRecord(
-                at=self._now(), number=number, action=action, place=place, left=list(left), job=job, seconds=seconds
+                at=self._now(),
+                number=number,
+                action=action,
+                place=place,
+                left=list(left),
+                job=job,
+                seconds=seconds,
+                check=check,
+                unchecked=unchecked,
             )
             self.queries.append(query)
             if number == 1 and not self._closed:
-                self._journal = self._begun(options)
+                self._begin(options)
             self._write(query)
 
     def close(self, status: str) -> None:
@@ -49,20 +70,21 @@ class Record:
             self._write(ScriptEnded(at=self._now(), status=status))
             if self._journal is not None:
                 self._journal.close()
+            self._metrics.close()
 
-    def _begun(self, options: Options) -> Journal | None:
+    def _begin(self, options: Options) -> None:
         from firesteel.spark.storage.directories import new_job_id
 
         script_id = new_job_id()
         try:
-            journal = Journal.create(options, self._name, script_id, began=self._began_at)
+            self._metrics = Instruments(script_metrics(options))
+            self._journal = Journal.create(options, self._name, script_id, began=self._began_at)
         except UsageError as error:
             _log.warning("%s", error)
-            return None
-        journal.record(ScriptPlanned(at=0.0, script_id=script_id, name=self._name, dry_run=self._dry_run))
-        return journal
+        self._write(ScriptPlanned(at=0.0, script_id=script_id, name=self._name, dry_run=self._dry_run))
 
-    def _write(self, record: QueryRecord | ScriptEnded) -> None:
+    def _write(self, record: AnyScriptRecord) -> None:
+        self._metrics.record(record)
         if self._journal is not None:
             try:
                 self._journal.record(record)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pyarrow as pa
 from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.staging import Query, uniquely_named
+from firesteel.api.acceleration.verifying import Check, is_drawn
 from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import dataframe_schema
@@ -22,12 +26,22 @@ from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, error_words
 from firesteel.humanize import format_bytes
-from firesteel.options import SQL_MIN_INPUT_BYTES
+from firesteel.options import SQL_MIN_INPUT_BYTES, SQL_VERIFY
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
 
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 """Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """``answer``: what the action returns. ``rows``: those that ``job`` has computed, for a check. ``close``: frees the answer."""
+
+    answer: Any
+    job: str
+    rows: Callable[[], pa.Table]
+    close: Callable[[], None] | None = None
 
 
 class Takeover:
@@ -36,6 +50,8 @@ class Takeover:
     def __init__(self, spark: Any, options: Mapping[str, Any], record: Record, *, dry_run: bool) -> None:
         self._spark, self._options, self._record, self._dry_run = spark, options, record, dry_run
         self._environments: list[tuple[Any, ExecutionEnvironment]] = []
+        self._numbers = itertools.count(1)
+        """Of queries that are taken over."""
         self._lock = threading.Lock()
         if spark is not None:
             self._environment(spark)  # a wrong option is told at once
@@ -64,9 +80,10 @@ class Takeover:
             names.extend(asked.columns)
             return uniquely_named(asked)
 
-        def computed(pipeline: Pipeline) -> tuple[Any, str]:
+        def computed(pipeline: Pipeline) -> _Found:
             with Computed(pipeline, action) as rows:
-                return convert(rows.to_arrow().rename_columns(names)), rows.job_id
+                table = rows.to_arrow().rename_columns(names)
+                return _Found(convert(table), rows.job_id, partial(_itself, table))
 
         return self._taken(named, action, computed, _checks_gain if gaining else None)
 
@@ -89,9 +106,9 @@ class Takeover:
             if check is not None:
                 check(asked[0].named().inputFiles())
 
-        def computed(pipeline: Pipeline) -> tuple[Any, str]:
+        def computed(pipeline: Pipeline) -> _Found:
             staged = asked[0].staged(pipeline, action)
-            return staged, staged.computed.job_id
+            return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
         staged = self._taken(query, action, computed, checked)
         if staged is SPARKS:
@@ -110,23 +127,27 @@ class Takeover:
         self,
         query: Callable[[], Any],
         action: str,
-        compute: Callable[[Pipeline], tuple[Any, str]],
+        compute: Callable[[Pipeline], _Found],
         check: Callable[[Catalyst], None] | None,
     ) -> Any:
-        """The result of ``compute`` (which gives the id of its job, too) for a query that is taken over; SPARKS: it was left, or failed here.
+        """The answer of ``compute`` for a query that is taken over; SPARKS: it was left, or failed here.
 
-        No error of ours gets out: Spark then does it all, and says what it has to say.
+        No error of ours gets out: Spark then does it all, and says what it has to say. But a check that finds another answer than Spark's
+        raises WrongAnswerError.
         """
-        begun, place, found, job, left = time.monotonic(), caller_place(_pyspark_home()), SPARKS, "", ()
+        begun, place, left = time.monotonic(), caller_place(_pyspark_home()), ()
+        found: _Found | None = None
+        verify: Check | None = None
         try:
             frame = query()
             environment = self._environment(frame.sparkSession)
-            _check_size(frame, environment)
+            size = _check_size(frame, environment)
             if check is not None:
                 check(_plan_of(frame))
             pipeline = wholly_taken_over(environment, frame, dataframe_schema(frame), place)
             if not self._dry_run:
-                found, job = compute(pipeline)
+                found = compute(pipeline)
+                verify = self._drawn(frame, size, environment, place)
         except JobCancelledError:
             raise
         except UsageError as error:
@@ -135,8 +156,33 @@ class Takeover:
             left = (error.message,)
         except Exception as error:
             left = (f"it failed here: {error_words(error).splitlines()[0]}",)
-        self._record.add(self._any_options(), action, place, left, job=job, seconds=time.monotonic() - begun)
-        return found
+        seconds = time.monotonic() - begun
+        try:
+            if found is not None and verify is not None:
+                verify.run(found.rows)
+        except BaseException:
+            if found is not None and found.close is not None:
+                found.close()
+            raise
+        finally:
+            outcome = ("", "") if verify is None else (verify.outcome, verify.reason)
+            self._record.add(
+                self._any_options(),
+                action,
+                place,
+                left,
+                job=found.job if found else "",
+                seconds=seconds,
+                check=outcome[0],
+                unchecked=outcome[1],
+            )
+        return SPARKS if found is None else found.answer
+
+    def _drawn(self, frame: Any, size: int, environment: ExecutionEnvironment, place: str) -> Check | None:
+        """The check of a query that is taken over; None: it was not drawn."""
+        number = next(self._numbers)
+        drawn = is_drawn(self._record.mark, number, environment.options[SQL_VERIFY])
+        return Check(frame, size, environment.options, place) if drawn else None
 
     def _any_options(self) -> Any:
         """The options of some session, which say where journals are."""
@@ -161,11 +207,15 @@ def _pyspark_home() -> str:
     return os.path.dirname(pyspark.__file__)  # noqa: PTH120 - a prefix of frames' file names
 
 
+def _itself(table: pa.Table) -> pa.Table:
+    return table
+
+
 # --- checks -----------------------------------------------------------------------------------------------------------------
 
 
-def _check_size(frame: Any, environment: ExecutionEnvironment) -> None:
-    """Raises UsageError where the query reads so little that a job of ours would take longer than Spark."""
+def _check_size(frame: Any, environment: ExecutionEnvironment) -> int:
+    """The bytes that the query reads, by Spark's estimate. Raises UsageError where a job of ours would take longer than Spark, for they are so few."""
     least: int = environment.options[SQL_MIN_INPUT_BYTES]
     try:
         leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
@@ -174,6 +224,7 @@ def _check_size(frame: Any, environment: ExecutionEnvironment) -> None:
         raise UsageError("Spark cannot plan this query.") from error
     if total < least:
         raise UsageError(f"it reads {format_bytes(total)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})")
+    return total
 
 
 def _plan_of(frame: Any) -> Catalyst:
