@@ -160,7 +160,6 @@ def _input(index: int, given: Any) -> ConsumedResult:
         divisible=divisible,
         indivisible="as the request says" if fields.get("divisible") is False else "",
         by_value=by_value,
-        partition_bytes=cells.sum(axis=1, dtype=np.int64),
     )
 
 

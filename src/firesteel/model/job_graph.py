@@ -169,7 +169,7 @@ class JobVertex:
     not_mirrored: str = ""
     """Why there are no mirrors, in words, where one of the two above is False."""
     waits: bool = False
-    """It waits for services: how long it takes says nothing of the node it runs on. Only the rule ``seed`` of FLIP-168 looks at it."""
+    """It waits for services: how long it takes says nothing of the node it runs on, and no detector looks at it."""
     deterministic: bool = True
     """False: a subtask that runs again may give other rows."""
     other_rows: str = ""

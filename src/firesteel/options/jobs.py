@@ -174,7 +174,7 @@ DECIDER_FUNCTION = _register(
         "firesteel.decider.function",
         str,
         None,
-        "A function, as 'module:function', that decides parallelisms in the place of Firesteel: it is given a firesteel.UndecidedStep and returns how many subtasks it gets. A class, as 'module:Class', is made once for each job with the job's options, and its object is called so. Steps without inputs, and those whose parallelism is set or is their forward group's, are not asked about. It is called in the driver.",
+        "A function, as 'module:function', that decides parallelisms in the place of Firesteel: it is given a firesteel.UndecidedStep and returns how many subtasks it gets. Steps without inputs, and those whose parallelism is set or is their forward group's, are not asked about. It is called in the driver.",
     )
 )
 BOUNDED_BY_SLOTS = _register(

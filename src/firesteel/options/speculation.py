@@ -88,7 +88,7 @@ SLOW_TASK_RULE = _register(
         "firesteel.slow-task-detector.rule",
         one_of("input-weighted", "seed"),
         "input-weighted",
-        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: the rule of FLIP-168, unchanged: the median of whole execution times, in which the initialisation of functions counts, of all steps, map_async included. With seed no execution is slow before baseline-ratio is reached.",
+        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, unchanged: no execution is slow before baseline-ratio is reached.",
     )
 )
 SLOW_TASK_FUNCTION = _register(

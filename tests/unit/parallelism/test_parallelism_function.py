@@ -41,35 +41,12 @@ def wrong(value):
 
 def writing(step: UndecidedStep) -> int:
     for consumed in step.inputs:
-        for sizes in (consumed.subpartition_bytes, consumed.cells, consumed.partition_bytes):
+        for sizes in (consumed.subpartition_bytes, consumed.cells):
             if sizes is not None:
                 sizes[:] = 0
     return 5
 
 
-class OfOptions:
-    """Made with the options of the job; its objects decide."""
-
-    def __init__(self, options):
-        self.options = options
-        made.append(self)
-
-    def __call__(self, step: UndecidedStep) -> int:
-        seen.append(step)
-        return self.options["jobmanager.adaptive-batch-scheduler.max-parallelism"] // 4
-
-
-class NoCall:
-    def __init__(self, options):
-        pass
-
-
-class NoOptions:
-    def __call__(self, step: UndecidedStep) -> int:
-        return 1
-
-
-made: list[OfOptions] = []
 true, text, none, zero, many, half = (wrong(v) for v in (True, "7", None, 0, 1000, 3.5))
 
 
@@ -103,54 +80,6 @@ def test_the_ranges_are_cut_for_its_number():
     p = job("seven", max_parallelism=20).start().run(0)
     (deploy,) = [d for d in p.deploys if d.vertex == 1]
     assert int(deploy.input_bytes.sum()) == 2400 and deploy.input_bytes.max() - deploy.input_bytes.min() <= 30
-
-
-def test_a_class_is_made_once_for_each_job_with_its_options():
-    made.clear()
-    builder = GraphBuilder()
-    builder.step((builder.step((builder.source([1] * 3, parallelism=3), HASH)), HASH))
-    p = plane(builder.graph, decider__function=named("OfOptions"), max_parallelism=20, data_volume_per_task="1 mb")
-    assert p.start().run().status == "FINISHED"
-    assert (p.parallelism(1), p.parallelism(2), len(made)) == (5, 5, 1)
-    assert made[0].options["data-volume-per-task"] == 1 << 20
-    assert p.decisions("parallelism")[0].rule == named("OfOptions")
-
-
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        ("NoCall", "is a class whose objects cannot be called: NoCall has no __call__"),
-        ("NoOptions", r"raised TypeError: NoOptions\(\) takes no arguments"),
-    ],
-)
-def test_a_class_that_is_no_decider_is_refused_before_the_job(function, sentence):
-    with pytest.raises(OptionFunctionError, match=sentence):
-        job(function)
-
-
-def test_it_sees_what_each_producer_wrote_of_every_input():
-    """Of a keyed, a broadcast and a rescaled one: producer p of the sources writes (p + 1) bytes for each subpartition."""
-    seen.clear()
-    builder = GraphBuilder()
-    for producers in (3, 2, 4):
-        builder.source([1] * producers, parallelism=producers)
-    builder.step((0, HASH), (1, ShipStrategy.BROADCAST), (2, ShipStrategy.RESCALE))
-    p = plane(
-        builder.graph,
-        sizes=lambda _v, subtask, _d, n: np.full(n, subtask + 1),
-        decider__function=named("seven"),
-        max_parallelism=20,
-    )
-    assert p.start().run().status == "FINISHED"
-    (step,) = seen
-    for consumed, producers in zip(step.inputs, (3, 2, 4), strict=True):
-        each = consumed.num_subpartitions
-        assert consumed.partition_bytes.tolist() == [(subtask + 1) * each for subtask in range(producers)]
-        assert consumed.partition_bytes.sum() == consumed.total_bytes
-    (first, *_) = p.scheduler.graph.results
-    assert np.shares_memory(step.inputs[0].partition_bytes, first.info.partition_bytes), "nothing is copied"
-    decide_request({"inputs": [{"bytes": [[1, 2], [3, 4]]}]}, Options({"decider.function": named("seven")}))
-    assert seen[-1].inputs[0].partition_bytes.tolist() == [3, 7]
 
 
 def test_a_number_of_numpys_is_one():
@@ -225,26 +154,17 @@ def test_a_journal_tells_what_it_decided_without_calling_it():
 
 def test_the_example_decides_by_the_name_and_in_whole_waves(monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).resolve().parents[3] / "examples")
-    speculation = {"speculative__enabled": True}
-    for function, name, producers, expected, options in (
-        ("decide", "train", 1, 8, {}),  # 40 MiB are two waves of four, of 8 MiB each
-        ("decide", "count", 1, 4, {}),
-        ("Decider", "count", 2, 4, {}),
-        ("Decider", "train", 1, 4, {}),  # one producer wrote all
-        ("Decider", "train", 2, 8, {}),
-        ("Decider", "train", 2, 6, speculation),  # two waves of three
-    ):
+    for name, expected in (("train", 8), ("count", 4)):
         builder = GraphBuilder()
-        builder.source([1] * producers, parallelism=producers)
+        builder.source([1])
         builder.step((0, HASH))
         builder.graph.vertices[1].name = name
-        sizes = lambda _v, _s, _d, n: np.full(n, (40 << 20) // n // producers)  # noqa: E731, B023
-        named = {"decider__function": f"own_decider:{function}", "data_volume_per_task": "20 MiB"}
-        p = plane(builder.graph, sizes=sizes, **named, **options)
+        sizes = lambda _v, _s, _d, n: np.full(n, (40 << 20) // n)  # noqa: E731
+        p = plane(builder.graph, sizes=sizes, decider__function="own_decider:decide", data_volume_per_task="20 MiB")
         p.start()
         p.worker("w", slots=4)
         p.run()
-        assert p.parallelism(1) == expected, (function, name, producers)
+        assert p.parallelism(1) == expected, name
 
 
 def test_the_public_names_are_there():

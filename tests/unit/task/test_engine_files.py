@@ -16,9 +16,10 @@ from firesteel.connectors.base import push_down
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.store import ResultStore
+from firesteel.task.engine.files import scan_of
 from firesteel.task.engine.fragments import SqlFragment
 from firesteel.task.expressions import column
-from firesteel.task.program import ReadsFiles, ResultOutput, SourceHead, VertexProgram
+from firesteel.task.program import FileRows, ReadsFiles, ResultOutput, SourceHead, VertexProgram
 from firesteel.task.runner import run_task
 
 SCHEMA = pa.schema(
@@ -44,6 +45,19 @@ QUERIES = [
     "SELECT s, sum(d) AS d, max(t) AS t, bool_or(b) AS b FROM input WHERE n >= 50 GROUP BY s",
     "SELECT w, x FROM input WHERE i BETWEEN 3 AND 9 AND s <> 'ß'",
     "SELECT count(*) AS c FROM input WHERE t < DATE '1970-01-01'",
+    # NaN is greater than all numbers, and no statistics know of it
+    "SELECT s, max(f) AS f, min(f) AS f2, max(g) AS g FROM input GROUP BY s",
+    "SELECT max(f + 1) AS f, max(-f) AS f2, max(CAST(g AS DOUBLE)) AS g FROM input WHERE n < 60",
+    "SELECT n FROM input WHERE NOT (f <= 5)",
+    "SELECT n FROM input WHERE f IN (1.5, CAST('NaN' AS DOUBLE)) OR g > 2.5",
+    "SELECT n FROM input WHERE f BETWEEN 2 AND CAST('NaN' AS DOUBLE) AND g >= 0",
+    "SELECT n, f FROM input ORDER BY f DESC NULLS LAST, n LIMIT 7",
+    "SELECT g, n FROM input WHERE g IS NOT NULL ORDER BY g DESC, n LIMIT 40",
+    "SELECT n, v FROM input JOIN (VALUES (CAST('NaN' AS DOUBLE), 1), (1.5, 2)) AS k(f, v) USING (f)",
+    "SELECT n FROM input SEMI JOIN (SELECT CAST('NaN' AS FLOAT) AS g) AS k USING (g)",
+    "SELECT n, v FROM input JOIN (VALUES (2.5, 1)) AS k(least, v) ON f >= least",
+    "SELECT n, max(f) OVER (PARTITION BY s ORDER BY n) AS m, rank() OVER (ORDER BY f DESC) AS r FROM input",
+    "SELECT f, count(*) AS c FROM input GROUP BY f",
     "SELECT max(y) AS y, min(z) AS z, count(y) AS c FROM input WHERE z >= TIMESTAMPTZ '1960-01-01 00:00:00+00'",
 ]
 
@@ -116,6 +130,24 @@ def test_several_splits_of_one_subtask(source, tmp_path):
     assert len(splits) > 2
     batches = (batch for split in splits for batch in source.read(split, ctx))
     assert plain(step.apply_files(source.files(splits), ctx)) == plain(step.apply(batches, ctx))
+
+
+def test_any_row_groups_of_a_file(tmp_path):
+    """As filters on statistics leave them, in splits of any size and order."""
+    pq.write_table(pa.table({"n": list(range(2000))}), tmp_path / "a.parquet", row_group_size=10)
+    rng, step = random.Random(9), fragment("SELECT n FROM input", pa.schema({"n": pa.int64()}))
+    for share in (1.0, 0.5, 0.02):
+        chosen = [begin for begin in range(0, 2000, 10) if rng.random() < share]
+        rng.shuffle(chosen)
+        pieces = [chosen[i : i + 7] for i in range(0, len(chosen), 7)]
+        files = [
+            FileRows(str(tmp_path / "a.parquet"), tuple((begin, begin + 10) for begin in sorted(piece)), 70, 0)
+            for piece in pieces
+        ]
+        got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
+        assert sorted(got) == sorted(n for begin in chosen for n in range(begin, begin + 10))
+    text = scan_of([FileRows("/a", ((i, i + 5), (i + 5, i + 10)), 10, 0) for i in range(0, 100, 10)], ["n"])
+    assert text.count("read_parquet") == 1 and "file_row_number >= 0 AND file_row_number < 100" in text
 
 
 def test_no_splits(source, tmp_path):

@@ -29,8 +29,6 @@ class ConsumedResult:
     Either ``subpartition_bytes`` (sums over the producers, length ``num_subpartitions``) or ``cells``
     (``num_partitions`` x ``num_subpartitions``) tells the plain bytes, int64. Keyed inputs need one of them,
     pointwise and rebalanced inputs need ``cells`` to be cut by bytes, forward and broadcast inputs need neither.
-    ``partition_bytes`` (FLIP-187: getBlockingPartitionSizes), length ``num_partitions``, int64: the plain bytes that each producer
-    wrote, whatever the ship strategy; None while they are not known.
     """
 
     dataset: int
@@ -47,7 +45,6 @@ class ConsumedResult:
     """See ``JobEdge``, as for the next ones."""
     indivisible: str = ""
     by_value: bool = False
-    partition_bytes: Longs | None = None
 
     @property
     def is_keyed(self) -> bool:

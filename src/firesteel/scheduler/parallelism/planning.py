@@ -368,7 +368,6 @@ class Planner:
             divisible=edge.divisible,
             indivisible=edge.indivisible,
             by_value=edge.by_value,
-            partition_bytes=info.partition_bytes,
         )
 
     def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:

@@ -19,8 +19,7 @@ from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 _DECIDED = ("by-bytes", "by-count", FILES, IDLE_SLOTS, TAPERED, TASK_DURATION)
 """Rules by which a parallelism is chosen. By any other it is given: set, its forward group's, or one for a global input."""
 _HOW = (
-    f"{DECIDER_FUNCTION.key} is 'module:function'; the function is given an UndecidedStep and returns a whole number. Or it is "
-    "'module:Class', which is made with the job's options."
+    f"{DECIDER_FUNCTION.key} is 'module:function'; the function is given an UndecidedStep and returns a whole number."
 )
 
 
@@ -47,8 +46,7 @@ class VertexParallelismDecider(Protocol):
     """Decides how parallel a step is, in the place of Firesteel (FLIP-187), as ``firesteel.decider.function`` names it.
 
     It is called in the driver, once for each step with inputs that has no parallelism of its own or of its forward group, when
-    all of them are there; what the subtasks read is cut by Firesteel. Whatever it raises fails the job. A class is made once for each
-    job, with the job's options (a mapping by key), as FLIP-187's factory is; its object is called.
+    all of them are there; what the subtasks read is cut by Firesteel. Whatever it raises fails the job.
     """
 
     def __call__(self, step: UndecidedStep, /) -> int:
@@ -60,10 +58,10 @@ class Decider:
     """Firesteel's own, or with the user's function in front of it."""
 
     def __init__(self, options: Options, side_inputs: DirectInputs = DIRECT) -> None:
-        """Raises UsageError when the option names nothing that can be loaded, OptionFunctionError for a class that cannot be made."""
+        """Raises UsageError when the option names nothing that can be loaded."""
         named = options[DECIDER_FUNCTION]
         self._side_inputs = side_inputs
-        self._function = None if named is None else _called(load_function(DECIDER_FUNCTION.key, named, _HOW), options)
+        self._function = None if named is None else load_function(DECIDER_FUNCTION.key, named, _HOW)
 
     def decide(self, inputs: Sequence[ConsumedResult], bounds: Bounds, name: str, uid: str = "") -> VertexPlan:
         """As ``decide_vertex``. Raises OptionFunctionError where the function raises, or answers what is out of bounds."""
@@ -87,26 +85,10 @@ class Decider:
         return decide_vertex(inputs, said)
 
 
-def _called(named: OptionFunction, options: Options) -> OptionFunction:
-    """The function, or of a class the object that is made with the options."""
-    if not isinstance(named.function, type):
-        return named
-    made = named(options)
-    if not callable(made):
-        raise named.complaint(
-            f"is a class whose objects cannot be called: {named.function.__name__} has no __call__", _HOW
-        )
-    return replace(named, function=made)
-
-
 def _unwritable(result: ConsumedResult) -> ConsumedResult:
     """The same, of columns that are not for the user to change: they are the scheduler's own."""
-    return replace(
-        result,
-        subpartition_bytes=_view(result.subpartition_bytes),
-        cells=_view(result.cells),
-        partition_bytes=_view(result.partition_bytes),
-    )
+    sums, cells = _view(result.subpartition_bytes), _view(result.cells)
+    return replace(result, subpartition_bytes=sums, cells=cells)
 
 
 def _view(sizes: Longs | None) -> Longs | None:

@@ -41,8 +41,7 @@ class ExecutionTimeBasedSlowTaskDetector:
         self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer, at: float = 0.0
     ) -> None:
         """``at``: now, on the job's clock."""
-        by_the_seed = self._own is None and self._options[SLOW_TASK_RULE] == "seed"
-        self._running = _Running(graph, listener, set_timer, self._rules(graph), by_the_seed=by_the_seed)
+        self._running = _Running(graph, listener, set_timer, self._rules(graph))
         set_timer(TIMER, at + self._interval)
 
     def stop(self) -> None:
@@ -73,15 +72,12 @@ class _Running:
         listener: SlowTaskDetectorListener,
         set_timer: SetTimer,
         rules: list[SlowTaskRule],
-        *,
-        by_the_seed: bool,
     ) -> None:
         self.listener = listener
         self.set_timer = set_timer
         self._graph = graph
         self._table = graph.executions
         self._rules = rules
-        self._by_the_seed = by_the_seed
         self._least = min(rule.least_seconds for rule in rules)
 
     def slow_tasks(self, at: float) -> list[SlowTasks]:
@@ -89,12 +85,11 @@ class _Running:
         if not counts[ExecutionState.DEPLOYING] + counts[ExecutionState.RUNNING]:
             return []
         # Of a vertex that is not initialised the parallelism is below any count.
-        unfinished = [v for v in self._graph.vertices if v.num_finished < v.parallelism]
-        looked_at = [v for v in unfinished if self._by_the_seed or not v.job.waits]
-        return [slow for vertex in looked_at for slow in self._of(vertex, at)]
+        unfinished = [v for v in self._graph.vertices if v.num_finished < v.parallelism and not v.job.waits]
+        return [slow for vertex in unfinished for slow in self._of(vertex, at)]
 
     def _of(self, vertex: ExecutionJobVertex, at: float) -> list[SlowTasks]:
-        running = running_times(self._table, vertex, at, whole=self._by_the_seed)
+        running = running_times(self._table, vertex, at)
         found: list[SlowTasks] = []
         running = running.select(running.elapsed >= self._least)
         for rule in self._rules:
@@ -109,8 +104,8 @@ class _Running:
 
 def _rules(options: Options, graph: DefaultExecutionGraph) -> list[SlowTaskRule]:
     thresholds = Thresholds.of(options)
-    expected = options[SLOW_TASK_EXPECTED]
-    first = MedianTimeRule(thresholds) if thresholds.by_the_seed else TimePerByteRule(thresholds)
+    by_the_seed, expected = options[SLOW_TASK_RULE] == "seed", options[SLOW_TASK_EXPECTED]
+    first = MedianTimeRule(thresholds) if by_the_seed else TimePerByteRule(thresholds)
     # FLIP-168: no task is slow before N*R have finished. So expectations are the user's word beside its rule.
-    expected = not thresholds.by_the_seed if expected is None else expected
+    expected = not by_the_seed if expected is None else expected
     return [first, *fallback_rules(thresholds, graph, expected, options[SLOW_TASK_ABSOLUTE_TIME])]

@@ -1,8 +1,8 @@
 """The times that executions have taken, as columns: rules for slow ones compare them (FLIP-168: definition of execution time).
 
-An execution's time runs from DEPLOYING: to FINISHED, or until now while it is DEPLOYING or RUNNING. All others have none. The initialisation
-of functions (a model loaded once in each worker) is subtracted: of a finished execution the reported time, of a running one the longest that
-is known of its vertex, because the execution may be the first in its worker. ``whole``: it is not subtracted, as in FLIP-168.
+An execution's time runs from DEPLOYING: to FINISHED, or until now while it is DEPLOYING or RUNNING. All others have none. Set-ups of
+functions (a model loaded once in each worker) are left out: of a finished one what it told, of a running one the longest that is known of
+its vertex, for it may be the first in its worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RunningTimes:
 
     rows: Rows
     elapsed: Floats
-    """Seconds since each was launched, less those of the initialisation of functions, unless ``whole``; nan: nobody told when."""
+    """Seconds since each was launched, less those of a set-up; nan: nobody told when."""
     input_bytes: Floats | None
     """None: not known."""
 
@@ -72,21 +72,19 @@ class Usual:
         return np.maximum(expected, self.per_byte * running.input_bytes)
 
 
-def running_times(table: ExecutionTable, vertex: ExecutionJobVertex, at: float, *, whole: bool = False) -> RunningTimes:
+def running_times(table: ExecutionTable, vertex: ExecutionJobVertex, at: float) -> RunningTimes:
     """At time ``at``, of an initialised vertex."""
     rows = table.round_of(vertex.newest) if vertex.has_several else vertex.newest
     rows = rows[_IS_RUNNING[table.state[rows]]]
     elapsed = at - table.times(S.DEPLOYING, rows)
-    if vertex.longest_set_up and not whole:
+    if vertex.longest_set_up:
         elapsed = np.maximum(elapsed - vertex.longest_set_up, 0.0)
     return RunningTimes(rows, elapsed, _bytes_of(table, vertex, rows))
 
 
-def finished_times(
-    table: ExecutionTable, vertices: Sequence[ExecutionJobVertex], *, whole: bool = False
-) -> FinishedTimes:
+def finished_times(table: ExecutionTable, vertices: Sequence[ExecutionJobVertex]) -> FinishedTimes:
     """Of these (at least one) initialised vertices together; of several, all of whose bytes are known or none are."""
-    parts = [_finished(table, vertex, whole) for vertex in vertices]
+    parts = [_finished(table, vertex) for vertex in vertices]
     if len(parts) == 1:
         return parts[0]
     read = [part.input_bytes for part in parts if part.input_bytes is not None]
@@ -116,12 +114,11 @@ def knows_bytes(vertex: ExecutionJobVertex) -> bool:
     return vertex.input_bytes is not None and bool(vertex.input_bytes.any())
 
 
-def _finished(table: ExecutionTable, vertex: ExecutionJobVertex, whole: bool) -> FinishedTimes:
+def _finished(table: ExecutionTable, vertex: ExecutionJobVertex) -> FinishedTimes:
     rows = vertex.winner[vertex.winner != NO_ROW]
     ended = table.times(S.FINISHED, rows)
     # The stamps of a report are an executor's times of day, which may have jumped in between.
-    set_up = 0.0 if whole else vertex.set_up_seconds(rows)
-    seconds = np.maximum(ended - table.times(S.DEPLOYING, rows) - set_up, 0.0)
+    seconds = np.maximum(ended - table.times(S.DEPLOYING, rows) - vertex.set_up_seconds(rows), 0.0)
     times = FinishedTimes(seconds, ended, _bytes_of(table, vertex, rows))
     known = ~np.isnan(seconds)
     return times if known.all() else times.select(known)

@@ -63,7 +63,7 @@ class ExpectedTimeRule:
         return self._by_like(table, vertex, running)
 
     def _by_own(self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes) -> SlowTasks | None:
-        finished = finished_times(table, (vertex,), whole=self._thresholds.by_the_seed)
+        finished = finished_times(table, (vertex,))
         if not len(finished):
             return None
         those = f"{plural(len(finished), 'finished subtask')} of {vertex.parallelism}"
@@ -75,7 +75,7 @@ class ExpectedTimeRule:
         like = [v for v in self._graph.vertices if v.num_finished and knows_bytes(v) and _kind(self._graph, v) == kind]
         if not like or running.input_bytes is None:
             return None
-        finished = finished_times(table, like, whole=self._thresholds.by_the_seed)
+        finished = finished_times(table, like)
         if not len(finished):
             return None
         ids = ", ".join(str(v.id) for v in like[:5]) + (f" and {len(like) - 5} more" if len(like) > 5 else "")

@@ -14,7 +14,7 @@ import numpy as np
 
 from firesteel.humanize import format_count, format_seconds, plural
 from firesteel.model.arrays import Floats
-from firesteel.options import BASELINE_LOWER_BOUND, BASELINE_MULTIPLIER, BASELINE_RATIO, SLOW_TASK_RULE, Options
+from firesteel.options import BASELINE_LOWER_BOUND, BASELINE_MULTIPLIER, BASELINE_RATIO, Options
 from firesteel.scheduler.speculation.detector import SlowTasks
 from firesteel.scheduler.speculation.execution_times import FinishedTimes, RunningTimes, Usual, finished_times, usual
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
@@ -31,17 +31,10 @@ class Thresholds:
     ratio: float
     multiplier: float
     lower_bound: float
-    by_the_seed: bool = False
-    """Execution times are whole, and steps that wait for services are looked at, as in FLIP-168."""
 
     @classmethod
     def of(cls, options: Options) -> Thresholds:
-        return cls(
-            options[BASELINE_RATIO],
-            options[BASELINE_MULTIPLIER],
-            options[BASELINE_LOWER_BOUND],
-            options[SLOW_TASK_RULE] == "seed",
-        )
+        return cls(options[BASELINE_RATIO], options[BASELINE_MULTIPLIER], options[BASELINE_LOWER_BOUND])
 
     def finished_needed(self, vertex: ExecutionJobVertex) -> int:
         """N * R: the least number of subtasks that are at least this part of all of them."""
@@ -102,7 +95,7 @@ class _Compared:
     def _usual_now(self, table: ExecutionTable, vertex: ExecutionJobVertex, needed: int) -> Usual:
         if not needed:
             return Usual(0.0)
-        finished = finished_times(table, (vertex,), whole=self._thresholds.by_the_seed)
+        finished = finished_times(table, (vertex,))
         return self._of(finished, needed) if len(finished) else Usual(math.inf)
 
     def _of(self, finished: FinishedTimes, needed: int) -> Usual:
@@ -122,8 +115,7 @@ class _Compared:
 
 class MedianTimeRule(_Compared):
     """``seed``, FLIP-168 word for word: T is the median execution time of the earliest N*R that finished (the
-    element at count / 2), the baseline of all is max(T * M, B). R = 0 asks for nobody to finish: then it is B. Times are whole: the
-    initialisation of functions counts.
+    element at count / 2), the baseline of all is max(T * M, B). R = 0 asks for nobody to finish: then it is B.
     """
 
     name = "seed"

@@ -1,16 +1,19 @@
-"""One engine in each Python worker, with a cursor for each query of a task: DuckDB 2, with as many threads as a slot has: one."""
+"""One engine in each Python worker, with a cursor for each statement of a task: DuckDB 2, with as many threads as a slot has: one."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
 from firesteel.task.engine.clocks import has_endless
-from firesteel.task.engine.files import Scan
+from firesteel.task.engine.files import literal
+from firesteel.task.engine.footers import Footers
 from firesteel.task.engine.package import load
 from firesteel.task.program import TaskContext
 
@@ -42,31 +45,79 @@ MACROS = (
     # n, or an overflow, which ends the fragment, where it is farther from the middle than 2 ** 63 / factor
     "CREATE MACRO fs_within(n, middle, factor) AS (n - middle) * factor // factor + middle",
 )
-_engine: list[Any] = []
+SETTINGS = ("SET TimeZone = 'UTC'", "SET parquet_metadata_cache = true")
+"""Of every engine, for all its cursors."""
+SPILLED = "engine"
+"""The folder of what the engine spills, in a worker's scratch directory."""
 
 
 class FragmentError(FiresteelError):
     """The engine gave up on a query: an overflow, a cast that fails, too little memory. Spark runs the query instead."""
 
 
-@contextmanager
-def cursor(ctx: TaskContext) -> Generator[Any]:
-    """A cursor of this worker's engine, which may hold half of the task's memory and spills into its scratch directory."""
-    if not _engine:
+@dataclass(slots=True)
+class _Engine:
+    connection: Any
+    folder: Path
+    memory: int
+    footers: Footers
+
+    def fits(self, folder: Path, memory: int, files: Collection[str]) -> bool:
+        """Brings the settings to these. False: another engine is needed."""
+        import duckdb
+
+        if not self.footers.hold(files):
+            return False
         try:
-            duckdb = load(ctx.engine)
-        except ImportError as error:
-            raise FragmentError(f"{STOPPED}{error}.") from error
-        config = {"threads": 1, "autoinstall_known_extensions": False, "disabled_optimizers": ",".join(SWITCHED_OFF)}
-        made = duckdb.connect(":memory:", config=config)
-        made.execute("SET TimeZone = 'UTC'")
-        for macro in MACROS:
-            made.execute(macro)
-        _engine.append(made)
-    one = _engine[0].cursor()
+            if self.folder != folder or not folder.exists():
+                folder.mkdir(exist_ok=True)
+                self.connection.execute(f"SET temp_directory = {literal(str(folder))}")
+                self.folder = folder
+            if self.memory != memory:
+                self.connection.execute(f"SET memory_limit = '{memory}B'")
+                self.memory = memory
+        except duckdb.Error:  # one that has spilled keeps its folder
+            return False
+        return True
+
+
+_engines: list[_Engine] = []
+"""This process's, once there is one. An earlier one lives on until its cursors are closed."""
+
+
+def _engine(ctx: TaskContext, files: Collection[str]) -> _Engine:
+    """This worker's engine, which may hold half of the task's memory and spills into the worker's scratch directory.
+
+    ``files``: what the statement reads. The engine keeps their footers: after a change of a file there is a new engine.
+    """
+    folder, memory = ctx.scratch / SPILLED, max(ctx.memory_budget // 2, 64 << 20)
+    if _engines and _engines[0].fits(folder, memory, files):
+        return _engines[0]
     try:
-        one.execute(f"SET memory_limit = '{max(ctx.memory_budget // 2, 64 << 20)}B'")
-        one.execute(f"SET temp_directory = '{str(ctx.scratch).replace(chr(39), chr(39) * 2)}'")
+        duckdb = load(ctx.engine)
+    except ImportError as error:
+        raise FragmentError(f"{STOPPED}{error}.") from error
+    _engines.clear()
+    folder.mkdir(exist_ok=True)
+    config = {
+        "threads": 1,
+        "autoinstall_known_extensions": False,
+        "disabled_optimizers": ",".join(SWITCHED_OFF),
+        "temp_directory": str(folder),
+        "memory_limit": f"{memory}B",
+    }
+    made = duckdb.connect(":memory:", config=config)
+    for text in (*SETTINGS, *MACROS):
+        made.execute(text)
+    _engines.append(_Engine(made, folder, memory, Footers(files)))
+    return _engines[0]
+
+
+@contextmanager
+def cursor(ctx: TaskContext, files: Collection[str] = ()) -> Generator[Any]:
+    """A cursor of this worker's engine. ``files``: the paths of all that its statement reads."""
+    one = _engine(ctx, files).connection.cursor()
+    try:
         yield one
     finally:
         one.close()
@@ -75,31 +126,34 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
 def run(
     sql: str,
     inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
-    tables: Mapping[str, pa.Table | Scan],
+    tables: Mapping[str, pa.Table],
     schema: pa.Schema,
     ctx: TaskContext,
+    *,
+    files: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query, as batches of ``schema``.
 
-    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times, and files. Raises what an input
-    raises, and FragmentError for what the engine does.
+    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times; ``files``: the paths of those that its
+    text names. Raises what an input raises, and FragmentError for what the engine does.
     """
     failed: list[BaseException] = []
-    with cursor(ctx) as engine:
+    with cursor(ctx, files) as engine:
         import duckdb
 
         try:
             for name, (kind, batches) in inputs.items():
                 engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
             for name, table in tables.items():
-                if isinstance(table, Scan):
-                    engine.execute(f"CREATE TEMP VIEW {name} AS {table.text}")
-                else:
-                    _known(table)
-                    engine.register(name, table)
-            for batch in engine.sql(sql).to_arrow_reader(BATCH_ROWS):
-                if batch.num_rows:
-                    yield conformed(batch, schema)
+                _known(table)
+                engine.register(name, table)
+            reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)  # what execute gives holds all rows at once
+            try:
+                for batch in reader:
+                    if batch.num_rows:
+                        yield conformed(batch, schema)
+            finally:
+                reader.close()  # else what it has spilled stays as long as this generator
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
             if failed:
                 raise failed[0] from None

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from firesteel.task.engine.connection import conformed, run
-from firesteel.task.engine.files import Scan, identifier, scan_of
+from firesteel.task.engine.files import identifier, scan_of
 from firesteel.task.program import Batches, FileRows, TaskContext, UnitInput
 
 INPUT = "input"
@@ -47,21 +47,23 @@ class SqlFragment:
         """The same of the rows of files, which the engine reads itself."""
         if not files:
             return self.apply(iter(()), ctx)
-        return run(self._query(), {}, {**self._tables(ctx), self._rows: scan_of(files, self.reads)}, self.schema, ctx)
+        scan = scan_of(files, self.reads.names)
+        return run(self._query(scan), {}, self._tables(ctx), self.schema, ctx, files={one.path for one in files})
 
     @property
     def _rows(self) -> str:
         return _ALL if self.keys else INPUT
 
-    def _query(self) -> str:
-        if not self.keys:
-            return self.sql
-        matches = (
-            f"SEMI JOIN keys_{i} USING ({', '.join(map(identifier, t.column_names))})" for i, t in enumerate(self.keys)
-        )
-        return f"WITH {INPUT} AS (SELECT * FROM {_ALL} {' '.join(matches)}) {self.sql}"
+    def _query(self, scan: str = "") -> str:
+        """``scan``: the query that gives the rows, if nothing of their name is registered."""
+        named = [f"{self._rows} AS NOT MATERIALIZED ({scan})"] if scan else []
+        if self.keys:
+            columns = [", ".join(map(identifier, table.column_names)) for table in self.keys]
+            matches = " ".join(f"SEMI JOIN keys_{i} USING ({names})" for i, names in enumerate(columns))
+            named.append(f"{INPUT} AS (SELECT * FROM {_ALL} {matches})")
+        return f"WITH {', '.join(named)} {self.sql}" if named else self.sql
 
-    def _tables(self, ctx: TaskContext) -> dict[str, pa.Table | Scan]:
+    def _tables(self, ctx: TaskContext) -> dict[str, pa.Table]:
         sides = {name: ctx.side_inputs[name] for name in self.sides}
         return {**sides, **{f"keys_{i}": table for i, table in enumerate(self.keys)}}
 

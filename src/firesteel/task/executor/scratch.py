@@ -60,10 +60,12 @@ def make_in_place(directory: Path) -> None:
         ) from error
 
 
-def empty(directory: Path) -> None:
-    """Removes what a task left in its directory, if anything."""
+def empty(directory: Path, but: str = "") -> None:
+    """Removes what a task left in its directory, if anything. ``but``: the name of what stays."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
+            if entry.name == but:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:

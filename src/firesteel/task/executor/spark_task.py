@@ -26,6 +26,7 @@ from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
 from firesteel.model.steps import reports as step_reports
 from firesteel.task import sharing
+from firesteel.task.engine.connection import SPILLED
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
@@ -263,7 +264,7 @@ class _Task:
         finally:
             sharing.end()
             resources.end()
-            empty(scratch)
+            empty(scratch, but=SPILLED)
 
 
 class _Execution:

@@ -1,0 +1,125 @@
+"""The engine of a worker: where and when it spills, and which footers it keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from connectors_kit import context as task_context
+from firesteel.task.engine import connection, footers
+from firesteel.task.engine.connection import SPILLED, cursor
+from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
+from firesteel.task.executor.scratch import empty
+from firesteel.task.program import FileRows
+
+ROWS = 300_000
+NUMBERS = pa.schema({"n": pa.int64()})
+TEXTS = pa.schema({"n": pa.int64(), "s": pa.string()})
+SORTED = SqlOfKeys("sql", "SELECT n, n || repeat('x', 300) AS s FROM input0 ORDER BY n", ((),), (NUMBERS,), TEXTS)
+"""Of 90 MB."""
+
+
+class Numbers:
+    """0 to ``ROWS``, in a random order."""
+
+    def batches(self):
+        values = np.random.default_rng(1).permutation(ROWS)
+        return (pa.record_batch({"n": values[i : i + 65536]}) for i in range(0, ROWS, 65536))
+
+
+def spilled_by(ctx):
+    """Checks all rows; returns the bytes that lie on the disk when the first are there."""
+    rows, spilled = 0, None
+    for batch in SORTED.apply_unit([Numbers()], ctx):
+        if spilled is None:
+            with cursor(ctx) as beside:
+                [(spilled,)] = beside.execute("SELECT sum(size) FROM duckdb_temporary_files()").fetchall()
+        numbers = pa.array(range(rows, rows + batch.num_rows))
+        assert batch["n"].equals(numbers)
+        assert batch["s"].equals(pc.binary_join_element_wise(numbers.cast("string"), "x" * 300, ""))
+        rows += batch.num_rows
+    assert rows == ROWS
+    return int(spilled or 0)
+
+
+def files_in(folder):
+    return list(folder.glob("*.tmp"))
+
+
+def context(scratch, budget=128 << 20):
+    scratch.mkdir(exist_ok=True)
+    return replace(task_context(scratch=scratch), memory_budget=budget)
+
+
+def test_it_spills_again_and_again_whatever_the_limit_and_the_job(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for megabytes in (128, 136, 130):  # half of each
+        ctx = context(first, megabytes << 20)
+        assert spilled_by(ctx) > 1 << 20
+        assert files_in(first / SPILLED) == []
+        (first / "spool").touch()
+        empty(first, but=SPILLED)  # as behind each task
+        assert list(first.iterdir()) == [first / SPILLED]
+    assert spilled_by(context(second)) > 1 << 20  # of another job
+    shutil.rmtree(second)  # as a worker does that turns to another job, and comes back
+    assert spilled_by(context(second)) > 1 << 20
+
+
+def test_what_it_spilled_goes_when_nobody_reads_on(tmp_path):
+    rows = SORTED.apply_unit([Numbers()], context(tmp_path))
+    next(rows)
+    assert files_in(tmp_path / SPILLED)
+    rows.close()
+    assert files_in(tmp_path / SPILLED) == []
+
+
+SUM = SqlFragment("sql", "SELECT CAST(sum(n) AS BIGINT) AS n FROM input WHERE n > 0", NUMBERS, NUMBERS)
+
+
+def write(path, value):
+    values = pa.table({"n": pa.array([value] * 300, pa.int64())})
+    pq.write_table(values, path, row_group_size=100, use_dictionary=False, compression="none")
+
+
+def total(path, ctx):
+    return [row["n"] for batch in SUM.apply_files([FileRows(str(path), (), 300, 0)], ctx) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("tick", [footers._TICK_NS, 0])
+def test_a_file_that_changed_is_read_with_its_own_footer(tmp_path, monkeypatch, tick):
+    """The sizes and times of modification are the same. The old footer says that no row is greater than 0."""
+    monkeypatch.setattr(footers, "_TICK_NS", tick)
+    path, ctx = tmp_path / "a.parquet", context(tmp_path / "scratch")
+    write(path, -1)
+    kept = path.stat()
+    for value in (-2, 5, -3, 7):
+        before = path.stat().st_ctime_ns
+        write(path, value)
+        assert path.stat().st_size == kept.st_size
+        os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+        while not tick and path.stat().st_ctime_ns == before:  # the clock's next tick
+            os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+        for _ in range(2):
+            assert total(path, ctx) == [None if value < 0 else value * 300]
+
+
+def test_files_that_stay_keep_their_engine(tmp_path, monkeypatch):
+    monkeypatch.setattr(footers, "_TICK_NS", 0)
+    first, second, ctx = tmp_path / "a.parquet", tmp_path / "b.parquet", context(tmp_path / "scratch")
+    write(first, 1)
+    write(second, 2)
+    assert total(first, ctx) == [300]
+    kept = connection._engines[0]
+    assert [total(path, ctx) for path in (second, first)] == [[600], [300]]
+    assert total(first, context(tmp_path / "other")) == [300]  # of another job, and nothing was spilled
+    assert connection._engines[0] is kept
+    second.replace(first)
+    assert total(first, ctx) == [600]
+    assert connection._engines[0] is not kept
