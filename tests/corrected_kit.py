@@ -29,7 +29,7 @@ TERMS = {"fee": 0}
 
 
 def mark(step, number):
-    """Each execution leaves one, whose name says what it had in hand. (A library's function of files that marks.py does not know.)"""
+    """Each execution leaves one, whose name says what it had in hand."""
     pq.write_table(pa.table({"n": [number]}), f"{FOLDER}/marks/{step}-{number}")
 
 
@@ -71,6 +71,8 @@ def rows():
 '''
 FAILS = '    raise ValueError("not written yet")\n'
 ROWS, FILES, KEYS = 400, 4, 8
+PURE = {"firesteel.results.pure": "pyarrow.parquet.write_table"}
+"""Which leaves the marks: what it writes changes no rows."""
 JOB = (
     """
 import os, sys
@@ -137,6 +139,7 @@ class Runs:
             "firesteel.decider.least-volume-per-slot": 0,
             "jobmanager.partition.release-during-job-execution": False,
             "restart-strategy.type": "none",
+            **PURE,
             **options,
         }
 
@@ -178,5 +181,6 @@ def command_of(folder, *words, on="plane"):
     environment |= {
         "FIRESTEEL_RESULTS_RETAIN_ON_FAILURE": "1 d",
         "FIRESTEEL_JOURNAL_DIRECTORY": str(folder / "journal"),
+        "FIRESTEEL_RESULTS_PURE": PURE["firesteel.results.pure"],
     }
     return [sys.executable, "-m", "firesteel", *words], environment

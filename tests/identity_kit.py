@@ -26,18 +26,18 @@ SETTLED = 10**10
 QUIET = {"firesteel.progress": False}
 
 
-def prints_of(job) -> dict[str, VertexPrint]:
+def prints_of(job, pure=()) -> dict[str, VertexPrint]:
     """By the name of the vertex' step or steps."""
-    found = JobPrints(job, time.time_ns() + SETTLED).vertices
+    found = JobPrints(job, time.time_ns() + SETTLED, pure).vertices
     return {vertex.name: one for vertex, one in zip(job.job_graph.vertices, found, strict=True)}
 
 
-def script_prints(text: str, **given) -> dict[str, VertexPrint]:
-    """Runs the text as a script, which makes an ``env``. ``given``: globals of it."""
+def script_prints(text: str, pure=(), **given) -> dict[str, VertexPrint]:
+    """Runs the text as a script, which makes an ``env``. ``pure``: names that its user says are; ``given``: globals of it."""
     env = ExecutionEnvironment(options=QUIET)
     names = {"__name__": "__main__", "env": env, "pa": pa, **given}
     exec(compile(text, "script.py", "exec"), names)
-    return prints_of(env.compile("a job"))
+    return prints_of(env.compile("a job"), pure)
 
 
 def changed(old: dict[str, VertexPrint], new: dict[str, VertexPrint]) -> set[str]:
@@ -312,7 +312,7 @@ def odd_steps(job, folder: Path) -> list:
 def value_print(value) -> tuple[bytes, list[str]]:
     """The digest of one value, and what cannot be proved of it."""
     walk = Walk(Known(), {}, {"data set 3": 1})
-    return digest(walk.encoded(value), walk.finish()), list(walk.unprovable)
+    return digest(walk.encoded(value), walk.finish()), walk.reasons()
 
 
 def main(folder: str) -> None:

@@ -19,6 +19,7 @@ from firesteel.journal.listing import listed
 from firesteel.options import Options
 from firesteel.recovery.takeover import find_job
 from firesteel.recovery.uses import end_uses
+from firesteel.spark.recovery import resuming
 from firesteel.spark.recovery.corrections import reused
 from firesteel.spark.recovery.gate import LogGate
 from firesteel.spark.storage.directories import Place
@@ -108,11 +109,18 @@ def test_a_job_that_failed_is_of_use_without_a_resume(runs):
     assert "which did not finish" in reasons(runs)
 
 
-def test_a_step_that_opens_files_itself_runs_again(runs):
-    opens = FIXED.replace("def extra(batches):\n", "def extra(batches):\n    open('/dev/null').close()\n")
-    cell(runs, opens)
-    assert cell(runs, opens) == (expected(), {"bonus", "last"})
-    assert "opens files or asks for them itself (open) in extra" in reasons(runs)
+def test_a_step_that_uses_what_is_not_known_to_be_pure_runs_again(runs, caplog, monkeypatch):
+    monkeypatch.setattr(resuming, "_said", set())
+    reads = "    import configparser\n\n    configparser.ConfigParser().read('/no/where')\n"
+    reading = FIXED.replace("def extra(batches):\n", f"def extra(batches):\n{reads}")
+    why = "uses configparser.ConfigParser in extra, which Firesteel does not know to be pure"
+    cell(runs, reading)
+    assert cell(runs, reading) == (expected(), {"bonus", "last"})
+    assert why in reasons(runs)
+    said = [one.getMessage() for one in caplog.records if "pure" in one.getMessage()]
+    assert said == [f"'from_arrow -> bonus' {why}: its results are computed again in every job."]
+    cell(runs, reading, **{"firesteel.results.pure": "configparser,pyarrow.parquet.write_table"})
+    assert cell(runs, reading, **{"firesteel.results.pure": "configparser,pyarrow.parquet.write_table"})[1] == set()
 
 
 def waiting(text):

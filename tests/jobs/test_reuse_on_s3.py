@@ -56,6 +56,7 @@ if __name__ == "__main__":
             "firesteel.journal.directory": f"{FOLDER}/journal",
             "firesteel.storage.directory": STORAGE,
             "firesteel.results.reuse": True,
+            "firesteel.results.pure": "pyarrow.parquet.write_table",
             "firesteel.decider.least-volume-per-slot": 0,
             "data-volume-per-task": "1 kb",
             **options,

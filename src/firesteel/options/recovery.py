@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firesteel.options.jobs import RELEASE_DURING_JOB_EXECUTION
 from firesteel.options.registry import Layer, Options, Origin, register
-from firesteel.options.values import GIB, Option, at_least, one_of, parse_bool, parse_seconds, parse_size
+from firesteel.options.values import GIB, Option, at_least, one_of, parse_bool, parse_names, parse_seconds, parse_size
 
 RECOVERY_MODE = register(
     Option[str | None](
@@ -45,6 +45,14 @@ RESULTS_REUSE = register(
         parse_bool,
         False,
         "Keep what the steps of a job have written when it has ended, and take what earlier jobs of the same storage directory have kept in the place of steps that would do just the same to the same, as in a script or a notebook's cell that is run again after a change of its last step. What writes outputs runs in every job. Needs a directory of a file system or a place on S3, and a log (firesteel.recovery.mode), which is then written unless that option says off.",
+    )
+)
+RESULTS_PURE = register(
+    Option[tuple[str, ...] | None](
+        "firesteel.results.pure",
+        parse_names,
+        None,
+        "Names of modules and functions of libraries that give the same answer to the same arguments, in every process and at any time, as in mylib,otherlib.parse. A step that uses a library which neither this option nor Firesteel knows to be pure runs in every job, whatever firesteel.results.reuse says. Unset: none.",
     )
 )
 RETAIN_ON_SUCCESS = register(

@@ -291,6 +291,8 @@ def format_value(option: Option[Any], value: Any) -> str:
         return "unset"
     if option.kind in ("size", "duration") and not value:
         return "0"
+    if isinstance(value, tuple):
+        return ",".join(value)
     if option.kind == "size":
         unit, name = next((u, n) for u, n in ((GIB, " GiB"), (MIB, " MiB"), (KIB, " KiB"), (1, " B")) if value % u == 0)
         return f"{value // unit}{name}"

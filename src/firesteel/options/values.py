@@ -107,6 +107,15 @@ def parse_bool(value: Any) -> bool:
     return text == "true"
 
 
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Dotted names out of ``"a.b, c"``, or of a list of them. Raises ValueError."""
+    given: Any = value if isinstance(value, tuple | list) else str(value).split(",")
+    names = tuple(name for one in given if (name := str(one).strip()))
+    if not all(part.isidentifier() for name in names for part in name.split(".")):
+        raise ValueError("names of modules or functions with commas between them")
+    return names
+
+
 def one_of(*names: str, also: Mapping[str, str] | None = None) -> Callable[[Any], str]:
     """One of these names, whatever its case; ``also``: other words (in lower case) for some of them."""
     by_lower = {n.lower(): n for n in names} | dict(also or {})
@@ -135,6 +144,7 @@ _KINDS: dict[Callable[[Any], Any], str] = {
     parse_size: "size",
     parse_seconds: "duration",
     parse_wait: "duration",
+    parse_names: "string",
     str: "string",
 }
 

@@ -200,13 +200,13 @@ def resumed(monkeypatch):
 
 
 def test_errors_of_other_places_are_not_told_as_those_of_the_results(resumed):
-    def gone(compiled):
+    def gone(compiled, options):
         raise FileNotFoundError(errno.ENOENT, "No such file", "job.py")
 
     with pytest.raises(FileNotFoundError, match=r"job\.py"):
         resumed(gone)
     with pytest.raises(StorageError, match=r"intermediate results at s3://b/r cannot be read: the store refuses"):
-        resumed(lambda compiled: NO_PRINTS)
+        resumed(lambda compiled, options: NO_PRINTS)
 
 
 @pytest.mark.full

@@ -21,7 +21,6 @@ _DERIVED = frozenset(
     [
         "__dict__",
         "__weakref__",
-        "__doc__",
         "__module__",
         "__qualname__",
         "__firstlineno__",
@@ -71,6 +70,8 @@ def _member(walk: Walk, name: str, value: Any) -> bytes:
 
 def _members(value: type) -> dict[str, Any]:
     members = {name: held for name, held in vars(value).items() if name not in _DERIVED}
+    if dataclasses.is_dataclass(value) and (value.__doc__ or "").startswith(f"{value.__name__}("):
+        del members["__doc__"]  # made of the fields, with addresses of their defaults
     if not issubclass(value, enum.Enum):
         return members
     own = {name: held for name, held in members.items() if not _is_of_enum(name, held)}

@@ -26,7 +26,7 @@ class VertexPrint:
 
     ``input``: of all that a source reads, its splits in order; empty: it is no source; None: nobody can tell whether it is the same.
     ``facts``: parts of the program, by name: ``"global RATE"``, ``"code of parse"``. ``unprovable``: why the vertex may give other rows
-    all the same, in words that follow its name: ``"opens files itself (open in parse)"``; such a vertex is not answered from another run.
+    all the same, in words that follow its name: ``"uses open in parse, which Firesteel does not know to be pure"``; such a vertex is not answered from another run.
     """
 
     program: bytes

@@ -48,7 +48,12 @@ def _by_value(walk: Walk, function: types.FunctionType) -> bytes:
     facts = code_facts(function.__code__)
     with walk.within(name):
         walk.note(f"code of {name}", facts.digest)
-        parts = [facts.digest, function.__name__.encode()]
+        parts = [
+            facts.digest,
+            function.__name__.encode(),
+            function.__qualname__.encode(),
+            walk.encoded(function.__doc__),
+        ]
         parts += [_part(walk, f"default of {one} in {name}", value) for one, value in _defaults(function)]
         parts += [_part(walk, f"captured {one} of {name}", value) for one, value in _captured(function)]
         parts += [_global(walk, function, read, path, name) for read, path in sorted(facts.reads)]
@@ -81,24 +86,24 @@ def _captured(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _global(walk: Walk, function: types.FunctionType, name: str, path: tuple[str, ...], reader: str) -> bytes:
     names = function.__globals__
+    if _is_of_dataclasses(function, name):
+        return of_names("builtin", name)
     if name not in names:
-        if hasattr(builtins, name) and not _is_of_dataclasses(function, name):
-            walk.uses(f"builtins.{name}")
+        if hasattr(builtins, name):
+            walk.uses("builtins", (name,))
         return of_names("builtin", name)
     value = names[name]
     if isinstance(value, types.ModuleType):
         return digest(of_names(name), named.of_module(walk, value, path))
-    if path and isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-        walk.uses(".".join((str(value.__module__), value.__qualname__, *path)))
     key = ("global", walk.known.namespace(names), name)
     return digest(of_names(name), walk.item(key, partial(_value_of_global, walk, name, value, reader)))
 
 
 def _is_of_dataclasses(function: types.FunctionType, name: str) -> bool:
-    """Returns whether a function reads this builtin as those that any dataclass has do: to be a key, and not to show itself within itself."""
+    """Returns whether a function reads this name as those that any dataclass has do: to be a key, and not to show itself within itself."""
     if name == "hash":
         return function.__name__ == "__hash__"
-    return name == "id" and function.__globals__.get("__name__") in ("dataclasses", "reprlib")
+    return name in ("id", "get_ident", "_thread") and function.__globals__.get("__name__") in ("dataclasses", "reprlib")
 
 
 def _value_of_global(walk: Walk, name: str, value: Any, reader: str) -> bytes:

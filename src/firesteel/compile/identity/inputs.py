@@ -73,7 +73,7 @@ def _of_users(walk: Walk, source: Any, splits: Sequence[Split]) -> InputPrints:
     if told is None:
         return _none(splits, f"reads {source.name}, which does not say by a fingerprint whether its rows are the same")
     found = tuple(digest(told, walk.encoded(split.payload)) for split in splits)
-    return InputPrints(found, next(iter(walk.unprovable), ""))
+    return InputPrints(found, next(iter(walk.reasons()), ""))
 
 
 def _of_files(walk: Walk, source: FileSource, splits: Sequence[Split], now_ns: int) -> InputPrints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from firesteel.compile.identity.modules import Modules
@@ -12,7 +13,9 @@ from firesteel.compile.identity.values import Encode, data_digest
 class Known:
     """Files and data as they are when they are first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, pure: Collection[str] = ()) -> None:
+        """``pure``: names of modules and functions of libraries that the user says are pure."""
+        self.pure = pure
         self.modules = Modules()
         self._sources: dict[str, Source | None] = {}
         self._data: dict[int, tuple[Any, bytes]] = {}

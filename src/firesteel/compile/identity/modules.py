@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -135,6 +137,11 @@ def _installed_under() -> tuple[str, ...]:
 def python_version() -> str:
     """Of the interpreter, by which bytecode and the standard library are the same."""
     return f"{platform.python_implementation()} {'.'.join(map(str, sys.version_info[:2]))}"
+
+
+def local_time() -> str:
+    """The time zone that ``datetime.timestamp`` and ``time.mktime`` take."""
+    return f"{os.environ.get('TZ', '')} {os.path.realpath('/etc/localtime')} {' '.join(time.tzname)}"
 
 
 @cache

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from firesteel.compile.identity.code import CodeFacts, Import
 from firesteel.compile.identity.digests import digest, of_names
-from firesteel.compile.identity.marks import attribute_outside, imports_outside, text_outside
 from firesteel.compile.identity.modules import library_version
+from firesteel.compile.identity.pure import attributes_outside, resolved, texts_outside
 from firesteel.compile.identity.sources import Source, Statement, absolute
 
 if TYPE_CHECKING:
@@ -50,18 +50,22 @@ def is_by_value(module: str) -> bool:
 
 def code(walk: Walk, facts: CodeFacts, package: str) -> None:
     """Looks into what code imports and reads of anything. ``package``: where relative imports begin."""
-    for attribute in sorted(facts.attributes):
-        walk.mark(attribute_outside(attribute))
-    for text in sorted(facts.texts):
-        walk.mark(text_outside(text))
+    for attribute in attributes_outside(facts.attributes):
+        walk.suspect(f".{attribute}")
+    for text in texts_outside(facts.texts, facts.attributes | {name for name, _ in facts.reads}):
+        walk.suspect(f"'{text}'")
     for one in facts.imports:
         _imported(walk, one, package)
+    for module, path in sorted(facts.borrowed):
+        if not walk.known.modules.users(module):
+            walk.uses(*resolved(module, path))
 
 
 def _imported(walk: Walk, one: Import, package: str) -> None:
     module = absolute(one, package)
-    if not one.names and not walk.known.modules.users(module):
-        walk.mark(imports_outside(module))
+    if not walk.known.modules.users(module):
+        note_library(walk, module.partition(".")[0])
+        return
     for path in [(name,) for name in one.names] or [()]:
         _named(walk, module, path)
 
@@ -70,7 +74,7 @@ def _named(walk: Walk, module: str, path: Path) -> bytes:
     if walk.known.modules.users(module):
         _users(walk, module, path)
     else:
-        walk.uses(".".join((module, *path)))
+        walk.uses(*resolved(module, path))
         note_library(walk, module.partition(".")[0])
     return b"n" + of_names(module, *path)
 
@@ -178,6 +182,7 @@ def _without_source(walk: Walk, module: str) -> bytes:
     file = walk.known.modules.file(module)
     if file is None or file.is_python:
         return walk.unknowable(f"uses the module {module}, whose source cannot be read")
+    walk.uses(module)
     walk.note(f"code of module {module}", digest(file.source))
     return digest(file.source)
 
@@ -201,10 +206,12 @@ def _read(walk: Walk, source: Source, statement: Statement) -> None:
         if source.binding(name):
             _users(walk, source.name, (name, *path))
         elif hasattr(builtins, name):
-            walk.uses(f"builtins.{name}")
+            walk.uses("builtins", (name,))
             _instead_of_builtin(walk, source, name)
         elif source.starred:
             _unbound(walk, source, name, path)
+        elif name.startswith("__"):  # ``__file__``: where the module lies
+            walk.uses(source.name, (name,))
 
 
 def _instead_of_builtin(walk: Walk, source: Source, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from firesteel.compile.identity import inputs
 from firesteel.compile.identity.digests import digest, of_names
 from firesteel.compile.identity.facts import Fact, VertexPrint, limited
 from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.modules import library_version, python_version
+from firesteel.compile.identity.modules import library_version, local_time, python_version
 from firesteel.compile.identity.named import ALWAYS
 from firesteel.compile.identity.walk import Walk
 from firesteel.connectors.base import Split
@@ -36,10 +36,11 @@ class _SinkPrint:
 
 
 class JobPrints:
-    """``vertices``: of all vertices, by number, as they were compiled. ``now_ns``: since 1970; None: the machine's clock."""
+    """``vertices``: of all vertices, by number, as they were compiled. ``now_ns``: since 1970; None: the machine's clock. ``pure``: names of
+    modules and functions of libraries that the user says are pure."""
 
-    def __init__(self, job: CompiledJob, now_ns: int | None = None) -> None:
-        self._known = Known()
+    def __init__(self, job: CompiledJob, now_ns: int | None = None, pure: Collection[str] = ()) -> None:
+        self._known = Known(pure)
         self._now = time.time_ns() if now_ns is None else now_ns
         self._sinks: dict[int, tuple[Any, _SinkPrint]] = {}
         self.vertices = [self._of_vertex(job, vertex) for vertex in job.job_graph.vertices]
@@ -71,7 +72,7 @@ class JobPrints:
             walk.note(f"library {name}", of_names(version), version)
         parts = [digest(name.encode(), found) for name, found in self._parts(walk, program)]
         whole = digest(*parts, walk.finish(), *(of_names(*one) for one in _always()))
-        return VertexPrint(whole, b"", limited(dict(sorted(walk.facts.items()))), tuple(sorted(walk.unprovable)))
+        return VertexPrint(whole, b"", limited(dict(sorted(walk.facts.items()))), tuple(sorted(walk.reasons())))
 
     def _parts(self, walk: Walk, program: VertexProgram) -> Iterator[tuple[str, bytes]]:
         """The parts of the program, each with its digest, which are noted."""
@@ -99,7 +100,7 @@ class JobPrints:
         if id(sink) not in self._sinks:
             own = Walk(self._known)
             whole = digest(own.encoded(sink), own.finish())
-            self._sinks[id(sink)] = sink, _SinkPrint(whole, own.facts, own.unprovable)
+            self._sinks[id(sink)] = sink, _SinkPrint(whole, own.facts, dict.fromkeys(own.reasons()))
         found = self._sinks[id(sink)][1]
         for name, fact in found.facts.items():
             walk.note(name, fact.digest, fact.shown)
@@ -113,4 +114,8 @@ def _routes(program: VertexProgram) -> dict[int, int]:
 
 
 def _always() -> list[tuple[str, str]]:
-    return [("Python", python_version()), *((name, library_version(name) or "") for name in ALWAYS)]
+    return [
+        ("Python", python_version()),
+        ("of local time", local_time()),
+        *((name, library_version(name) or "") for name in ALWAYS),
+    ]

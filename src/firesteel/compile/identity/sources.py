@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from firesteel.compile.identity.code import CodeFacts, Import, code_facts
 from firesteel.compile.identity.modules import ModuleFile
@@ -80,8 +80,8 @@ def _read(file: ModuleFile, users: Callable[[str], bool]) -> Source:
     for node in filter(_is_future, tree.body):
         for alias in node.names:
             flags |= getattr(__future__, alias.name).compiler_flag
-    _without_docstrings(tree)
-    body = [node for node in tree.body if not (_is_future(node) or _never_runs(node))]
+    body = [node for node in tree.body if not (_is_future(node) or _never_runs(node) or _is_text(node))]
+    body = tree.body[:1] * _is_text(tree.body[0]) + body if tree.body else body
     names = _Names(body, file, users)
     statements: list[Statement] = []
     starred: list[str] = []
@@ -90,7 +90,7 @@ def _read(file: ModuleFile, users: Callable[[str], bool]) -> Source:
         origins = _origins(node, file)
         starred += [module for name, (module, _) in origins.items() if name.startswith("*")]
         origins = {name: origin for name, origin in origins.items() if not name.startswith("*")}
-        facts, bound = code_facts(code), frozenset(_bound(node))
+        facts, bound = code_facts(code), frozenset({"__doc__"} if _is_text(node) else _bound(node))
         statements.append(Statement(facts, bound, names.only_binds(node), _kind(node), _shown(node), origins))
     by_name: dict[str, list[Statement]] = {}
     for statement in statements:
@@ -119,23 +119,9 @@ def _never_runs(node: ast.stmt) -> bool:
     return test in ("TYPE_CHECKING", "typing.TYPE_CHECKING", "__name__ == '__main__'")
 
 
-def _without_docstrings(node: ast.AST) -> None:
-    """Takes them out of the module, its classes and functions."""
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) and _has_docstring(node):
-        nothing = ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
-        node.body[0:1] = [] if len(node.body) > 1 or isinstance(node, ast.Module) else [nothing]
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-        inside: Any = getattr(node, name, ())
-        for child in inside if isinstance(inside, list) else ():  # of a lambda or an expression it is no list
-            _without_docstrings(child)
-
-
-def _has_docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module) -> bool:
-    match node.body:
-        case [ast.Expr(value=ast.Constant(value=str())), *_]:
-            return True
-        case _:
-            return False
+def _is_text(node: ast.stmt) -> bool:
+    """A docstring, or a text that says something to readers."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _origins(node: ast.stmt, file: ModuleFile) -> dict[str, tuple[str, str | None]]:
@@ -216,7 +202,7 @@ class _Names:
     def only_binds(self, node: ast.stmt) -> bool:
         """A statement that can do nothing but bind names, so that only those who read them need it."""
         match node:
-            case ast.Import() | ast.ImportFrom() | ast.Pass():
+            case ast.Import() | ast.ImportFrom() | ast.Pass() | ast.Expr(value=ast.Constant()):
                 return True
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 defaults = filter(None, (*node.args.defaults, *node.args.kw_defaults))

@@ -16,13 +16,16 @@ from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
+from pyarrow.fs import FileSystem
+
 from firesteel.compile.identity import classes, functions, named, ours
 from firesteel.compile.identity.code import code_facts
 from firesteel.compile.identity.digests import digest, never, of_data, of_names
 from firesteel.compile.identity.facts import Fact
 from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.marks import RANDOM_ROWS, attribute_outside, outside
+from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, attributes_outside, unknown
 from firesteel.compile.identity.values import draws
+from firesteel.humanize import first_of
 
 _ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 _LONG = 1 << 16
@@ -31,6 +34,8 @@ _DEEPEST = 100
 _MOST_MET_AGAIN = 20_000
 """Visits to values on circles that were visited before: with more the walk might not end."""
 _NO_CIRCLE = 1 << 30
+_MOST_NAMED = 3
+"""Names of what one function uses that may not be pure."""
 Key = tuple[str, ...]
 
 
@@ -45,6 +50,8 @@ class Walk:
         self.routes, self.sides = routes or {}, sides or {}
         self.facts: dict[str, Fact] = {}
         self.unprovable: dict[str, None] = {}
+        self._suspects: dict[str, dict[str, None]] = {}
+        """By function: what it uses that may give another answer each time."""
         self._items: dict[Key, bytes] = {}
         self._todo: list[tuple[Key, Callable[[], bytes]]] = []
         self._done: dict[int, tuple[Any, bytes]] = {}
@@ -90,9 +97,23 @@ class Walk:
         if why is not None:
             self.unprovable[f"{why} in {self._where}" if self._where else why] = None
 
-    def uses(self, name: str) -> None:
-        """``name``: the full one of a function or class of a library, or a builtin."""
-        self.mark(outside(name))
+    def uses(self, module: str, path: tuple[str, ...] = ()) -> None:
+        """``module``: of a library, or compiled. ``path``: attributes; empty: anything in the module."""
+        name = unknown(module, path, self.known.pure)
+        if name is not None:
+            self.suspect(name)
+
+    def suspect(self, name: str) -> None:
+        """The vertex uses something that may give another answer each time."""
+        self._suspects.setdefault(self._where, {})[name] = None
+
+    def reasons(self) -> list[str]:
+        """Why the vertex may give other rows all the same, in words that follow its name."""
+        found = list(self.unprovable)
+        for where, names in self._suspects.items():
+            place = f" in {where}" if where else ""
+            found.append(f"uses {first_of(sorted(names), _MOST_NAMED)}{place}, which Firesteel {NOT_PURE}")
+        return found
 
     @contextmanager
     def within(self, where: str) -> Generator[None]:
@@ -176,6 +197,8 @@ class Walk:
         if stands_for is not None:
             return b"d" + digest(self.encoded(type(value)), self.encoded(stands_for))
         self.mark(RANDOM_ROWS if draws(value) else None)
+        if self._where and isinstance(value, FileSystem):
+            self.suspect("a filesystem")
         data = self.known.data(value, self.encoded)
         if data is not None:
             return b"d" + data
@@ -225,7 +248,8 @@ def _builtin(walk: Walk, value: types.BuiltinFunctionType) -> bytes:
     held = value.__self__
     if held is None or isinstance(held, types.ModuleType):
         return named.reference(walk, value.__module__ or "builtins", value.__qualname__)
-    walk.mark(attribute_outside(value.__name__))  # ``from torch import rand``
+    for name in attributes_outside((value.__name__,)):
+        walk.suspect(f".{name}")
     return b"d" + walk.sequence(b"method", (value.__name__, held))
 
 
@@ -258,5 +282,5 @@ _KINDS: dict[type, Callable[[Walk, Any], bytes]] = {
     staticmethod: lambda walk, value: b"d" + walk.sequence(b"static method", (value.__func__,)),
     classmethod: lambda walk, value: b"d" + walk.sequence(b"class method", (value.__func__,)),
     functools.cached_property: lambda walk, value: b"d" + walk.sequence(b"cached property", (value.func,)),
-    type(functools.lru_cache(outside)): lambda walk, value: b"d" + walk.sequence(b"cache", (value.__wrapped__,)),
+    type(functools.lru_cache(draws)): lambda walk, value: b"d" + walk.sequence(b"cache", (value.__wrapped__,)),
 }

@@ -26,7 +26,7 @@ from firesteel.compile.identity.facts import VertexPrint
 from firesteel.compile.identity.prints import JobPrints
 from firesteel.errors import FiresteelError
 from firesteel.model.job_graph import JobGraph
-from firesteel.options import Options
+from firesteel.options import RESULTS_PURE, Options
 from firesteel.scheduler.recovery.records import FORMAT, LogHeader, decode_records, encode_records
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.serialise import dumps_splits
@@ -35,7 +35,7 @@ from firesteel.spark.storage.directories import Place
 _LIBRARIES = ("firesteel", "numpy", "pyarrow", "pyspark")
 _NO_MATTER = (
     *("firesteel.progress", "firesteel.ui.", "rest.", "firesteel.journal.", "firesteel.recovery."),
-    *("firesteel.results.retain", "firesteel.results.reuse"),
+    *("firesteel.results.retain", "firesteel.results.reuse", "firesteel.results.pure"),
 )
 """Options that change neither rows nor decisions."""
 _log = logging.getLogger("firesteel.recovery")
@@ -130,9 +130,9 @@ class Prints:
 NO_PRINTS = Prints([], None)
 
 
-def prints_of(compiled: CompiledJob) -> Prints:
+def prints_of(compiled: CompiledJob, options: Options) -> Prints:
     """Taken before sinks begin. Raises UsageError for a source whose ``fingerprint()`` does not work."""
-    job = _job_prints(compiled)
+    job = _job_prints(compiled, options)
     unlike = [VertexPrint(secrets.token_bytes(16), None, {}) for _ in compiled.job_graph.vertices]
     found: list[Any] = []
     for vertex, print_ in enumerate(unlike if job is None else job.vertices):
@@ -141,9 +141,9 @@ def prints_of(compiled: CompiledJob) -> Prints:
     return Prints(found, job)
 
 
-def _job_prints(compiled: CompiledJob) -> JobPrints | None:
+def _job_prints(compiled: CompiledJob, options: Options) -> JobPrints | None:
     try:
-        return JobPrints(compiled)
+        return JobPrints(compiled, pure=options[RESULTS_PURE] or ())
     except FiresteelError:
         raise
     except Exception:  # an object of the user's that cannot be looked at: the job runs, and is equal to no other

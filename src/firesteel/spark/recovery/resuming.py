@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import pickle
 import time
 from collections import Counter
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.identity.prints import JobPrints
+from firesteel.compile.identity.pure import NOT_PURE
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.errors import OutputExistsError, UsageError
 from firesteel.extras import command
@@ -78,6 +81,9 @@ from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder
 from firesteel.spark.storage.reaching import told_of
 
+_log = logging.getLogger("firesteel.recovery")
+_said: set[str] = set()
+"""What this process has said of functions."""
 _CAN_GO_ON = (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING, JobStatus.FINISHED)
 
 BEGINS_ANEW, HAD_FINISHED = "begins anew", "had finished"
@@ -178,6 +184,7 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
         return opened
     identity, prints = opened.identity, opened.prints.plain
     present = header_of(compiled, options, "", identity, given=b"", prints=prints)
+    _say_unknown(compiled, opened.prints.job)
     opened = replace(opened, lines=lines_in_short(present))
     if opened.same is not None or opened.earlier is not None:
         return opened
@@ -187,18 +194,27 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
     return replace(opened, earlier=earlier, decisions=(*opened.decisions, found.decision()))
 
 
+def _say_unknown(compiled: CompiledJob, prints: JobPrints | None) -> None:
+    """Names each function whose results are never used again because of what it uses, once in this process."""
+    for vertex, one in zip(compiled.job_graph.vertices, () if prints is None else prints.vertices, strict=False):
+        for why in one.unprovable:
+            if why.endswith(NOT_PURE) and why not in _said:
+                _said.add(why)
+                _log.warning("'%s' %s: its results are computed again in every job.", vertex.name, why)
+
+
 def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Callable[[], str]) -> Opened:
     identity, mode = JobIdentity.of_next_job(), recovery_mode(options)
     wanted = wanted_of(options, resume, mode)
     if wanted is None:
         _refuse_taken(compiled)
-        return Opened(identity, NO_PRINTS if mode == "off" else prints_of(compiled))
+        return Opened(identity, NO_PRINTS if mode == "off" else prints_of(compiled, options))
     if mode == "off":
         raise UsageError(
             "There is nothing to resume from, for no log of jobs is written.",
             hint=f"Set {STORAGE_DIR.key} to a directory that lasts, or {RECOVERY_MODE.key} to on-request.",
         )
-    prints = prints_of(compiled)
+    prints = prints_of(compiled, options)
     directory = kept_folder(root())
     with told_of(str(directory)):
         run, jobs = script_run(directory, identity.run), JobsBelow(directory)

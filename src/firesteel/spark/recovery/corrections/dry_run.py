@@ -45,7 +45,7 @@ def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
             f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",
             hint="A dry run needs a script whose first job is the one in question.",
         )
-    prints = prints_of(compiled)
+    prints = prints_of(compiled, options)
     present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
     with told_of(str(root)):
         reasons = obstacles(compiled, found, present)
@@ -66,7 +66,7 @@ def _used(compiled: CompiledJob, options: Options, identity: JobIdentity) -> str
     root = None if recovery_mode(options) == "off" else kept_folder(storage_root(options, shared=False))
     check_reuse(root)
     assert root is not None
-    present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled).plain)
+    present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled, options).plain)
     with told_of(str(root)):
         found = reused(root, present, identity.place(compiled.job_graph))
         found.leave(finished=False)
