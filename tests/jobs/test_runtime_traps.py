@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from firesteel import ExecutionEnvironment
 from firesteel.api.jobs.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.report.attempts_report import report
@@ -311,3 +313,25 @@ def test_what_runs_is_told_before_it_ends(session, tmp_path):
     assert len(seen.states("DEPLOYING", 0)) == 2
     (tmp_path / "go").touch()
     assert job.result().error is None
+
+
+def test_a_function_that_closes_standard_files_harms_no_later_one(session):
+    """As libraries do that make a daemon of their process."""
+    env = ExecutionEnvironment(spark=session, options={"firesteel.progress": False})
+    rows = env.from_collection([(n,) for n in range(4)], "fd bigint").rebalance()
+
+    def closes(batches):
+        yield from batches
+        for fd in (0, 1, 2):
+            os.close(fd)
+
+    def prints(batches):
+        for batch in batches:
+            print("x" * 100_000, flush=True)
+            kinds = [stat.S_IFMT(os.fstat(fd).st_mode) for fd in (0, 1, 2)]
+            yield pa.record_batch({"fd": batch["fd"], "kinds": [kinds] * len(batch)})
+
+    assert rows.map_in_arrow(closes, "fd bigint").count() == 4
+    harmless = {stat.S_IFREG, stat.S_IFCHR, stat.S_IFIFO}
+    found = rows.map_in_arrow(prints, "fd bigint, kinds array<bigint>").collect()
+    assert len(found) == 4 and all(harmless.issuperset(row["kinds"]) for row in found)

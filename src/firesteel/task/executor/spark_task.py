@@ -50,6 +50,7 @@ from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitErro
 from firesteel.task.executor.slots.resident import own_memory
 from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.slots.thread_pools import size_to
+from firesteel.task.executor.standard_files import standard_files
 from firesteel.task.functions import instances
 from firesteel.task.mapped import MappedObjects
 from firesteel.task.program import (
@@ -125,7 +126,8 @@ class BatchFunction:
     ) -> tuple[list[bytes], bool]:
         """The same in this very process, nothing sent: its messages, and True if the process must take no others. ``place``: None: its own."""
         task = _Task(self, descriptors, place)
-        messages = list(map(encode, task.run(spark_batches)))
+        with standard_files():
+            messages = list(map(encode, task.run(spark_batches)))
         if not task.is_last:
             settle()
         return messages, task.is_last
