@@ -236,7 +236,7 @@ MEMORY_PER_TASK = _register(
         "firesteel.memory.per-task",
         parse_size,
         None,
-        "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap, divided by the task slots; never more than 1 GiB.",
+        "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap (on YARN and Kubernetes at most the memory overhead), divided by the task slots; never more than 1 GiB.",
         check=at_least(1 * MIB, "1 MiB"),
     )
 )

@@ -30,6 +30,7 @@ from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRan
 from firesteel.scheduler.slots.workers import Dimensions, Workers
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.dataframes import shares_of
+from firesteel.spark.driver import runtime
 from firesteel.spark.driver.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.driver.spark_errors import read_error, was_cancelled
@@ -169,6 +170,14 @@ def test_the_budget_is_half_of_what_the_heap_leaves_by_slots_and_bounded():
     assert budget_per_task(1 * GIB, 2 * GIB, 4) == 16 * MIB
     assert machine_memory() > 64 * MIB
     assert [spark_bytes(t) for t in ("1g", "512m", "10", "2KB")] == [GIB, 512 * MIB, 10, 2048]
+
+
+@pytest.mark.parametrize(("master", "mib"), [("yarn", 102), ("k8s://x", 102), ("spark://m:1", 1024)])
+def test_the_budget_stays_within_what_yarn_and_kubernetes_give(master, mib):
+    """Half of the 819 MiB of overhead that an executor of 8 GiB gets, by four cores; the machine has 64 GiB."""
+    conf = {"spark.master": master, "spark.executor.memory": "8192", "spark.executor.cores": "4"}
+    context = SimpleNamespace(master=master, _conf=conf)
+    assert runtime._memory_budget(context, Options({}), 64 * GIB) // MIB == mib
 
 
 def test_a_slim_java_gets_a_stand_in_that_leaves_out_the_module_it_lacks(tmp_path, monkeypatch):

@@ -68,6 +68,7 @@ from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
+from firesteel.spark.slots.workers import beside_heap, counts_overhead
 from firesteel.spark.standing.choice import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_storage
@@ -592,7 +593,10 @@ def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
         return given
     local = is_local(context)
     heap = spark_bytes(setting(context, "spark.driver.memory" if local else "spark.executor.memory", "1g"), "m")
-    return budget_per_task(executor_memory or machine_memory(), heap, slots_per_machine(context))
+    memory = executor_memory or machine_memory()
+    if counts_overhead(context):  # a container of YARN has no limit that a process could read
+        memory = min(memory, heap + beside_heap(context._conf))
+    return budget_per_task(memory, heap, slots_per_machine(context))
 
 
 def slots_per_machine(context: Any) -> int:
