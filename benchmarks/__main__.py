@@ -6,7 +6,19 @@ import argparse
 import importlib
 
 FOLDERS = {
-    "jobs": ("exchange", "adaptive", "sql", "large", "tasks", "starts", "sweep", "costs", "monitoring", "resuming"),
+    "jobs": (
+        "exchange",
+        "adaptive",
+        "sql",
+        "large",
+        "tasks",
+        "starts",
+        "sweep",
+        "costs",
+        "monitoring",
+        "resuming",
+        "readme",
+    ),
     "keyed": ("aggregates", "distinct", "heavy_keys", "sort", "partitioned", "memory", "requests", "fan_in"),
     "joins": ("joins", "star", "chains", "filtered", "ordered_joins"),
     "control_plane": ("scale", "detector", "digest", "slots", "waves", "mirrors", "page"),
@@ -22,6 +34,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"any of {', '.join(MODULES)}; none: all; or: profile CASE ...")
     parser.add_argument("--runs", type=int, default=5, help="counted warm runs of each contender (default 5)")
     parser.add_argument("--only", default="", help="only the cases of this name")
+    parser.add_argument("--write", action="store_true", help="readme: also put the table into README.md")
     parser.add_argument("--plot", action="store_true", help="scale: also draw docs/scale.svg")
     arguments = parser.parse_args()
     if arguments.names[:1] == ["profile"]:
@@ -33,8 +46,9 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(MODULES)}")
     for name in arguments.names or MODULES:
-        drawn = {"draw": True} if name == "scale" and arguments.plot else {}
-        importlib.import_module(MODULES[name]).main(arguments.runs, arguments.only, **drawn)
+        own = {"draw": True} if name == "scale" and arguments.plot else {}
+        own |= {"write": True} if name == "readme" and arguments.write else {}
+        importlib.import_module(MODULES[name]).main(arguments.runs, arguments.only, **own)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The README's picture: what ``explain`` says of a real run of examples/word_count.py, drawn from that run's journal.
+"""The README's pictures: what ``explain`` and the page show of a real run of examples/word_count.py, taken from that run's journal.
 
 ``./dev python tools/picture.py [FILES]`` runs the example (on the Python packages of the environment unless files are named), keeps
-its journal as docs/explain.jsonl and draws docs/explain.svg. ``./dev docs`` draws it anew from the journal that is kept.
+its journal as docs/explain.jsonl, draws docs/explain.svg, and photographs the job's page as docs/pictures/job.png with a Chromium
+(``apt install chromium``). ``--page`` takes the photograph again, without a run. ``./dev docs`` draws the SVG from the journal.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from firesteel.report.explain import explain
 ROOT = Path(__file__).resolve().parent.parent
 JOURNAL = ROOT / "docs" / "explain.jsonl"
 SVG = ROOT / "docs" / "explain.svg"
+PAGE = ROOT / "docs" / "pictures" / "job.png"
 COLUMNS = 112
 _INDENT = 17
 """Columns of a label."""
@@ -65,6 +67,31 @@ def record(files: list[str]) -> None:
         shutil.copy(journal, JOURNAL)
 
 
+def photograph() -> None:
+    """Takes the job's page from the journal that is kept."""
+    from playwright.sync_api import sync_playwright
+    from tests.browser.conftest import CHROMIUM
+    from tests.browser.kit import served
+
+    if CHROMIUM is None:
+        raise SystemExit(f"There is no Chromium on this machine, so {PAGE.relative_to(ROOT)} stays as it was.")
+    with tempfile.TemporaryDirectory(prefix="firesteel-picture-") as folder, sync_playwright() as playwright:
+        shutil.copy2(JOURNAL, folder)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--force-color-profile=srgb"]
+        )
+        page = browser.new_page(
+            viewport={"width": 1280, "height": 720}, timezone_id="UTC", locale="en-GB", color_scheme="light"
+        )
+        with served(Path(folder)) as address:
+            page.goto(f"{address}/jobs/{next(iter(read(JOURNAL))).job_id}")
+            page.screenshot(path=PAGE)
+        browser.close()
+
+
 if __name__ == "__main__":
-    record(sys.argv[1:])
-    SVG.write_text(picture())
+    sys.path.insert(0, str(ROOT))
+    if sys.argv[1:] != ["--page"]:
+        record(sys.argv[1:])
+        SVG.write_text(picture())
+    photograph()

@@ -9,14 +9,12 @@ cannot answer (Spark runs out of memory) is told, and left out of every total.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,8 @@ import pyarrow as pa
 from tests.oracle import tpch
 from tests.tpcds_kit import tpcds
 
-from benchmarks.kit.harness import Contender, alternate, cpu_seconds
+from benchmarks.kit.asking import Asked, asks
+from benchmarks.kit.harness import Contender, alternate
 
 SCALE = float(os.environ.get("FIRESTEEL_SQL_SCALE", "1"))
 CHOSEN = [int(word) for word in os.environ.get("FIRESTEEL_SQL_QUERIES", "").split(",") if word]
@@ -33,8 +32,6 @@ TUNED = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
-Asked = Callable[[str], tuple[pa.Table, float]]
-"""The answer to a query, and the seconds of its planning where they are known."""
 
 
 def data(suite: str) -> tuple[Path, dict[int, tuple[str, str]]]:
@@ -82,6 +79,15 @@ def firesteel(suite: str) -> Callable[[], list[Any]]:
     return _run(suite, ask)
 
 
+def accelerated(suite: str) -> Callable[[], list[Any]]:
+    """The text as it is, in a session that Firesteel accelerates."""
+    import firesteel as package
+
+    spark = _with_views(suite, {})
+    package.accelerate(spark, {"firesteel.progress": False})
+    return _run(suite, lambda text: (spark.sql(text).toArrow(), math.nan))
+
+
 def pyspark(suite: str, settings: dict[str, str]) -> Callable[[], list[Any]]:
     spark = _with_views(suite, settings)
     return _run(suite, lambda text: (spark.sql(text).toArrow(), math.nan))
@@ -102,31 +108,7 @@ def duckdb(suite: str) -> Callable[[], list[Any]]:
 
 def _run(suite: str, ask: Asked, dialect: int = 1) -> Callable[[], list[Any]]:
     _, queries = data(suite)
-    chosen = CHOSEN or sorted(queries)
-
-    def run() -> list[Any]:
-        told: list[Any] = []
-        for number in chosen:
-            began, cpu = time.perf_counter(), cpu_seconds()
-            try:
-                table, planned = ask(queries[number][dialect])
-            except Exception as error:
-                print(f"query {number}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-                told.append([number, math.nan, math.nan, math.nan, []])
-                continue
-            told.append([number, time.perf_counter() - began, cpu_seconds() - cpu, planned, _digest(table)])
-        return told
-
-    return run
-
-
-def _digest(table: pa.Table) -> list[Any]:
-    """The number of rows, and what all whole numbers, texts and dates come to, whatever their order. DuckDB's sums are wider."""
-    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, lambda kind: kind == pa.decimal128(38, 0))
-    chosen = [column for column in table.columns if any(kind(column.type) for kind in kinds)]
-    columns = [[int(v) if isinstance(v, Decimal) else v for v in column.to_pylist()] for column in chosen]
-    rows = sorted(repr(row) for row in zip(*columns, strict=True))
-    return [table.num_rows, hashlib.md5("\n".join(rows).encode(), usedforsecurity=False).hexdigest()[:8]]
+    return asks([(number, queries[number][dialect]) for number in CHOSEN or sorted(queries)], ask)
 
 
 def contenders(suite: str) -> list[Contender]:
@@ -149,7 +131,7 @@ def _suite(suite: str, runs: int) -> None:
     entered = contenders(suite)
     answers = alternate(entered, runs=runs, warmup=0, both_orders=True)  # the cold run asks all queries
     names = [c.name for c in entered]
-    per_query = {name: _medians(answers[name]) for name in names}
+    per_query = {name: medians(answers[name]) for name in names}
     lines = [_line(number, [per_query[name][number] for name in names]) for number in per_query["Firesteel"]]
     failed = sorted({n for told in per_query.values() for n, one in told.items() if math.isnan(one[0])})
     counted = [number for number in per_query["Firesteel"] if number not in failed]
@@ -159,13 +141,13 @@ def _suite(suite: str, runs: int) -> None:
     print(f"### sql: {suite}, scale {SCALE:g}, {MASTER}, medians of {runs}\n\n{head}\n|{'---|' * (len(names) + 3)}")
     print("\n".join([*lines, _line("all", totals)]))
     print(
-        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than Spark's: {_different(answers, names)}. "
+        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than Spark's: {different(answers, names)}. "
         f"Not answered by all: {', '.join(map(str, failed)) or 'none'}.\n",
         flush=True,
     )
 
 
-def _medians(runs: list[list[Any]]) -> dict[int, list[float]]:
+def medians(runs: list[list[Any]]) -> dict[int, list[float]]:
     """[wall, CPU, planning] by query."""
     found: dict[int, list[list[float]]] = {}
     for run in runs:
@@ -183,13 +165,13 @@ def _line(number: object, figures: list[list[float]]) -> str:
     return f"| {number} | {told} | {figures[0][0] / figures[1][0]:.2f} | {figures[0][0] / figures[2][0]:.2f} |"
 
 
-def _different(answers: dict[str, list[list[Any]]], names: list[str]) -> str:
-    """Queries of which some contender has other rows than Spark, with the contender."""
-    theirs = {one[0]: one[4] for one in answers["Spark"][0]}
+def different(answers: dict[str, list[list[Any]]], names: list[str], spark: str = "Spark") -> str:
+    """Queries of which some contender has other rows than Spark, with the contender. ``spark``: the contender to compare with."""
+    theirs = {one[0]: one[4] for one in answers[spark][0]}
     found = [
         f"{one[0]} ({name})"
         for name in names
         for one in answers[name][0]
-        if one[4] and theirs[one[0]] and one[4] != theirs[one[0]] and name != "Spark"
+        if one[4] and theirs[one[0]] and one[4] != theirs[one[0]] and name != spark
     ]
     return ", ".join(found) or "none"

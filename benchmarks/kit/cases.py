@@ -13,23 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.kit import data
+from benchmarks.kit.functions import NEEDED, revenue
 
 Run = Callable[[], list[float]]
 CODEC = "lz4"
-NEEDED = ("l_orderkey", "l_extendedprice", "l_discount")
 HEAP = "2g"
 
 
 # --- inputs and functions shared by all engines -----------------------------------------------------------------
-
-
-def revenue(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        value = pc.multiply(
-            pc.cast(batch.column("l_extendedprice"), pa.float64()),
-            pc.subtract(1.0, pc.cast(batch.column("l_discount"), pa.float64())),
-        )
-        yield pa.RecordBatch.from_arrays([pc.cast(batch.column("l_orderkey"), pa.int64()), value], names=["k", "v"])
 
 
 def revenue_combined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -230,6 +221,15 @@ def pyspark(case: str, variant: str = "default", conf: dict[str, str] | None = N
         row = frame.agg(F.count(F.lit(1)), F.sum(column)).first()
         return [row[0], row[1]]
 
+    return run
+
+
+def accelerated(case: str) -> Run:
+    """The same calls of PySpark, in a session that Firesteel accelerates."""
+    import firesteel as package
+
+    run = pyspark(case)
+    package.accelerate(_session({}), {"firesteel.progress": False})
     return run
 
 

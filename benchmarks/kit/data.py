@@ -37,6 +37,19 @@ def tpch(scale: float) -> Path:
     return _once(f"tpch-{scale:g}", make)
 
 
+def without_views(scale: float) -> Path:
+    """The table ``lineitem`` as :func:`tpch` has it, with strings in the place of string views: Daft does not read these."""
+
+    def make(target: Path) -> None:
+        source = pq.ParquetFile(tpch(scale) / "lineitem.parquet")
+        plain = pa.schema([f.with_type(pa.string()) if f.type == pa.string_view() else f for f in source.schema_arrow])
+        with pq.ParquetWriter(target / "lineitem.parquet", plain) as writer:
+            for group in range(source.num_row_groups):
+                writer.write_table(source.read_row_group(group).cast(plain))
+
+    return _once(f"tpch-plain-{scale:g}", make) / "lineitem.parquet"
+
+
 def events(megabytes: int, *, skewed: bool = False, files: int = 4) -> Path:
     """``k bigint, g bigint, x double, y double, s string``: about ``megabytes`` MB plain, in ``files`` files.
 

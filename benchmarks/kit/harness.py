@@ -28,8 +28,11 @@ class Contender:
     target: str
     """``module:function``."""
     arguments: dict[str, Any] = field(default_factory=dict)
+    python: str = sys.executable
     cold: float = math.nan
     warm: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    """CPU seconds of the warm runs."""
     answer: Any = None
     cold_answer: Any = None
 
@@ -39,11 +42,11 @@ class Contender:
 
 
 def cpu_seconds() -> float:
-    """Of this process and all it has started: on a cluster, the driver's Python and its JVM."""
+    """Of this process and all it has started, those that have ended too: on a cluster, the driver's Python and its JVM."""
     import psutil
 
     me = psutil.Process()
-    return sum(sum(process.cpu_times()[:2]) for process in (me, *me.children(recursive=True)))
+    return sum(sum(process.cpu_times()[:4]) for process in (me, *me.children(recursive=True)))
 
 
 @contextmanager
@@ -60,7 +63,7 @@ class Child:
         self._log = log.open("w")
         request = json.dumps({"target": contender.target, "arguments": contender.arguments})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.kit.child", request],
+            [contender.python, "-m", "benchmarks.kit.child", request],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -119,6 +122,7 @@ def alternate(
                     contender.cold, contender.cold_answer = result["seconds"], result["answer"]
                 elif turn > warmup:
                     contender.warm.append(result["seconds"])
+                    contender.cpu.append(result["cpu"])
                     answers[contender.name].append(result["answer"])
     finally:
         for child in children:

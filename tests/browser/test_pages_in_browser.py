@@ -29,8 +29,8 @@ PAGES = {
     "missing": "/jobs/nothing",
 }  # fmt: skip
 """Name of the picture to address."""
-DOCUMENTS = {"job": "/jobs/sim", "timeline": "/jobs/sim/timeline", "stream": "/jobs/stream"}
-"""The pictures of the documents."""
+DOCUMENTS = {"timeline": "/jobs/sim/timeline", "stream": "/jobs/stream"}
+"""The pictures of the documents that a simulation gives. That of a real job is taken by tools/picture.py."""
 PICTURES = os.environ.get("BROWSER_PICTURES", "")
 
 

@@ -41,7 +41,7 @@ def test_python_examples_are_python(page):
 
 
 def test_the_readmes_example_is_the_one_in_examples():
-    assert (ROOT / "examples" / "word_count.py").read_text() in (ROOT / "README.md").read_text()
+    assert (ROOT / "examples" / "report.py").read_text() in (ROOT / "README.md").read_text()
 
 
 def test_the_tasks_that_pages_name_exist():
