@@ -21,6 +21,10 @@ PACKAGES = {
 }
 
 
+_servers: list[Any] = []
+"""A server of Sail ends when nothing refers to it."""
+
+
 class PeerMissing(Exception):
     """A peer cannot be installed here; the message says why."""
 
@@ -57,6 +61,7 @@ def sail(tables: dict[str, str]) -> Any:
 
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
+    _servers.append(server)
     builder: Any = SparkSession.builder
     spark = builder.remote(f"sc://127.0.0.1:{server.listening_address[1]}").getOrCreate()
     spark.conf.set("spark.sql.session.timeZone", "UTC")
