@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...] [--runs N] [--only CASE]``: prints tables; without a name, of all. ``profile CASE ...`` as well."""
+"""``python -m benchmarks [NAME ...] [--runs N] [--only CASE]``: prints tables; without a name, of all but ``readme``. ``profile CASE ...`` as well."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ MODULES = {name: f"benchmarks.{folder}.{name}" for folder, names in FOLDERS.item
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"any of {', '.join(MODULES)}; none: all; or: profile CASE ...")
+    parser.add_argument(
+        "names", nargs="*", help=f"any of {', '.join(MODULES)}; none: all but readme; or: profile CASE ..."
+    )
     parser.add_argument("--runs", type=int, default=5, help="counted warm runs of each contender (default 5)")
     parser.add_argument("--only", default="", help="only the cases of this name")
     parser.add_argument("--write", action="store_true", help="readme: also put the table into README.md")
@@ -45,7 +47,7 @@ def main() -> None:
     unknown = [n for n in arguments.names if n not in MODULES]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(MODULES)}")
-    for name in arguments.names or MODULES:
+    for name in arguments.names or [one for one in MODULES if one != "readme"]:
         own = {"draw": True} if name == "scale" and arguments.plot else {}
         own |= {"write": True} if name == "readme" and arguments.write else {}
         importlib.import_module(MODULES[name]).main(arguments.runs, arguments.only, **own)
