@@ -64,7 +64,17 @@ TEXTS = [
 ]
 DATES = [
     dt.date(*d)
-    for d in ((1, 1, 1), (1582, 10, 4), (1582, 10, 15), (1900, 2, 28), (1969, 12, 31), (1970, 1, 1), (2000, 2, 29))
+    for d in (
+        (1, 1, 1),
+        (4, 2, 29),
+        (1582, 10, 4),
+        (1582, 10, 5),
+        (1582, 10, 15),
+        (1900, 2, 28),
+        (1969, 12, 31),
+        (1970, 1, 1),
+        (2000, 2, 29),
+    )
 ]
 DATES += [dt.date(2024, 2, 29), dt.date(2024, 12, 30), dt.date(2023, 1, 1), dt.date(9999, 12, 31)]
 TIMES = [
@@ -95,23 +105,33 @@ DOUBLES = [
     1e300,
     -1e300,
     5e-324,
+    2.0**53 - 1,
     2.0**53,
     2.0**63,
+    0.5,
     math.nan,
     math.inf,
     -math.inf,
 ]
 
 LEAVES = {
-    "byte": ["1Y", "-128Y", "0Y"],
-    "short": ["3S", "32767S"],
-    "int": ["0", "1", "-7", "2147483647"],
-    "long": ["0L", "2L", "-3L", "9223372036854775807L"],
-    "float": ["CAST(1.5 AS FLOAT)"],
-    "double": ["0D", "1.5D", "-2D", "CAST('NaN' AS DOUBLE)"],
-    "dec": ["1.5BD", "0.01BD", "-99999.99BD", "3BD", "12345678901234567890.5BD"],
+    "byte": ["1Y", "-128Y", "127Y", "0Y"],
+    "short": ["3S", "-32768S", "32766S", "32767S"],
+    "int": ["0", "1", "-7", "-2147483648", "2147483646", "2147483647"],
+    "long": ["0L", "2L", "-3L", "-9223372036854775808L", "9007199254740993L", "9223372036854775807L"],
+    "float": ["CAST(1.5 AS FLOAT)", "-0.0F"],
+    "double": [
+        "0D",
+        "-0.0D",
+        "1.5D",
+        "-2D",
+        "9007199254740991D",
+        "CAST('NaN' AS DOUBLE)",
+        "CAST('-Infinity' AS DOUBLE)",
+    ],
+    "dec": ["1.5BD", "0.01BD", "0.5BD", "-2.5BD", "128BD", "-99999.99BD", "3BD", "12345678901234567890.5BD"],
     "string": ["'a'", "''", "'ab'", "'Straße'", "' '", "'%'"],
-    "date": ["DATE'2024-02-29'", "DATE'1582-10-15'"],
+    "date": ["DATE'2024-02-29'", "DATE'1582-10-15'", "DATE'0001-01-01'", "DATE'9999-12-31'"],
     "bool": ["true", "false"],
     "ntz": ["TIMESTAMP_NTZ'2024-02-29 12:34:56.789'"],
     "ts": ["TIMESTAMP'2024-02-29 12:34:56.789Z'"],
@@ -144,7 +164,7 @@ SAME = {
 }
 ARITHMETIC = {
     kind: [f"({{{kind}}} {sign} {{{kind}}})" for sign in "+-*%"]
-    + [f"(-{{{kind}}})", f"abs({{{kind}}})", f"pmod({{{kind}}}, {{{kind}}})"]
+    + [f"(- {{{kind}}})", f"abs({{{kind}}})", f"pmod({{{kind}}}, {{{kind}}})"]
     for kind in NUMBERS
 }
 BITS = {kind: [f"({{{kind}}} {sign} {{{kind}}})" for sign in "&|^"] + [f"(~{{{kind}}})"] for kind in INTEGERS}
@@ -171,7 +191,7 @@ GRAMMAR: dict[str, list[str]] = {
     + ["second({ntz})", "month({ts})", "hour({ts})", "instr({string}, {string})", "locate({string}, {string})", "ascii({string})"]
     + ["({int} >> 3)", "shiftleft({int}, 2)", "sign({int})", "octet_length({string})", "bit_count({long})", "crc32({binary})", "unix_date({date})"]
     + ["levenshtein({string}, {string})", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
-    "long": ["({long} >> 5)", "({long} div {long})", "ceil({double})", "floor({double})", "round({long}, 0)", "unix_micros({ts})", "try_cast({string} AS BIGINT)", "try_add({long}, {long})", "try_multiply({long}, {long})", "try_cast({double} AS BIGINT)"],
+    "long": ["({long} >> 5)", "({long} div {long})", "ceil({double})", "floor({double})", "ceil({long})", "floor({long})", "round({long}, 0)", "unix_micros({ts})", "try_cast({string} AS BIGINT)", "try_add({long}, {long})", "try_multiply({long}, {long})", "try_cast({double} AS BIGINT)"],
     "double": ["try_divide({double}, {double})", "try_divide({long}, {int})", "nanvl({double}, {double})"]
     + ["({double} / {double})", "({long} / {long})", "sqrt({double})", "round({double}, 2)", "signum({double})"] * 2
     + ["ceil({double})", "exp({double})", "ln({double})", "pow({double}, {double})", "sin({double})", "log10({double})", "cbrt({double})"],
@@ -201,7 +221,7 @@ TIMES_OF_ZONES = {
     + ["to_unix_timestamp({string}, 'yyyy-MM-dd')", "timestampdiff(MONTH, {ntz}, {ntz})", "CAST(({ts} - {ts}) AS BIGINT)", "CAST(({date} - {date}) AS BIGINT)", "unix_timestamp({ntz})"],
     "double": ["months_between({ts}, {ts})", "months_between({date}, {date})", "months_between({ts}, {date})"],
     "dec": ["extract(second FROM {ts})", "extract(second FROM ({ts} - {ts}))", "extract(second FROM {ntz})"],
-    "bool": ["({dt} < {dt})", "({dt} = {dt})", "({dt} >= INTERVAL '1' DAY)", "({ym} > {ym})", "({ts} IN ({ts}, TIMESTAMP'2024-02-29 12:34:56.789Z'))", "({ts} BETWEEN {ts} AND {ts})", "({dt} <=> {dt})", "(({date} - {date}) > {dt})", "(({dt} * {byte}) > {dt})", "(({dt} / {int}) < {dt})", "(({ym} * {byte}) > {ym})", "(({ym} / {byte}) <= {ym})", "(make_dt_interval({byte}, {short}, {byte}, {dec}) > {dt})", "((-({ts} - {ts})) < abs({ts} - {ts}))", "({dt} BETWEEN INTERVAL '0' HOUR AND INTERVAL '36:00' HOUR TO MINUTE)"],
+    "bool": ["({dt} < {dt})", "({dt} = {dt})", "({dt} >= INTERVAL '1' DAY)", "({ym} > {ym})", "({ts} IN ({ts}, TIMESTAMP'2024-02-29 12:34:56.789Z'))", "({ts} BETWEEN {ts} AND {ts})", "({dt} <=> {dt})", "(({date} - {date}) > {dt})", "(({dt} * {byte}) > {dt})", "(({dt} / {int}) < {dt})", "(({ym} * {byte}) > {ym})", "(({ym} / {byte}) <= {ym})", "(make_dt_interval({byte}, {short}, {byte}, {dec}) > {dt})", "((- ({ts} - {ts})) < abs({ts} - {ts}))", "({dt} BETWEEN INTERVAL '0' HOUR AND INTERVAL '36:00' HOUR TO MINUTE)"],
     "string": [f"date_format({{ts}}, '{p}')" for p in ("yyyy-MM-dd HH:mm:ss", "yyyyMMdd", "yyyy-MM-dd\\'T\\'HH:mm:ss.SSS", "EEE, d MMM yyyy", "hh:mm a", "MMMM yy", "EEEE H:m:s", "DDD", "yyyy-MM-dd HH:mm:ss.SSSSSS")]
     + ["date_format({date}, 'yyyy/MM/dd')", "from_unixtime({long})", "from_unixtime({long}, 'yyyy-MM-dd')", "monthname({date})", "dayname({date})"]
     + ["from_unixtime(CAST({int} AS BIGINT) * 3600)"],
@@ -216,8 +236,8 @@ TIMES_OF_ZONES = {
     + ["make_timestamp({int}, {int}, {int}, {int}, {int}, {dec})", "make_timestamp(2024, 3, 31, {byte}, 30, 15.5)", "window({ts}, '5 minutes').start", "window({ts}, '1 hour', '1 hour', '10 minutes').end", "window({ts}, '1 day').start", "timestamp({date})", "timestamp({string})"]
     + ["coalesce({ts}, {ts})", "try_to_timestamp({string}, 'yyyy-MM-dd HH:mm:ss')"],
     "ntz": ["({ntz} + {dt})", "({ntz} - {dt})", "({ntz} + {ym})", "convert_timezone('Asia/Kolkata', 'America/New_York', {ntz})", "convert_timezone('Europe/Berlin', {ntz})", "to_timestamp_ntz({string})", "make_timestamp_ntz({int}, {int}, {int}, {int}, {int}, {dec})", "timestampadd(MONTH, {byte}, {ntz})", "timestampadd(HOUR, {short}, {ntz})"],
-    "dt": ["({ts} - {ts})", "({ntz} - {ntz})", "({date} - {date})", "({dt} + {dt})", "({dt} - {dt})", "(-{dt})", "abs({dt})", "({dt} * {byte})", "({dt} / {int})", "make_dt_interval({int}, {byte}, {short}, {dec})"],
-    "ym": ["({ym} + {ym})", "(-{ym})", "({ym} * {byte})", "({ym} / {int})", "make_ym_interval({byte}, {short})"],
+    "dt": ["({ts} - {ts})", "({ntz} - {ntz})", "({date} - {date})", "({dt} + {dt})", "({dt} - {dt})", "(- {dt})", "abs({dt})", "({dt} * {byte})", "({dt} / {int})", "make_dt_interval({int}, {byte}, {short}, {dec})"],
+    "ym": ["({ym} + {ym})", "(- {ym})", "({ym} * {byte})", "({ym} / {int})", "make_ym_interval({byte}, {short})"],
 }  # fmt: skip
 OTHERS = {
     "string": ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
@@ -289,12 +309,20 @@ def table(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:
     columns = {}
     for i in (1, 2):
         for (name, bits), kind in zip(INTEGERS.items(), (pa.int8(), pa.int16(), pa.int32(), pa.int64()), strict=True):
-            edges = [0, 1, -1, 2, 7, -(2**bits), 2**bits - 1, 2 ** (bits - 1), -(2**bits) + 1, 10, 100]
+            edges = [0, 1, -1, 2, 7, -(2**bits), -(2**bits) + 1, 2**bits - 2, 2**bits - 1, 2 ** (bits - 1), 10, 100]
+            edges += [2**53 - 1, 2**53 + 1, -(2**53) - 1] if name == "long" else []
             columns[f"{name}{i}"] = column(edges, lambda: rng.randint(-12, 40), kind)
         for name, (p, s) in DECIMALS.items():
             edges = [scaled(n, s) for n in (0, 10**p - 1, -(10**p) + 1, 1, 5, -5)]
             if p > s:
-                edges += [D(1), D(-1), D(2), D(7)]
+                edges += [
+                    D(1),
+                    D(-1),
+                    D(2),
+                    D(7),
+                    D(128),
+                    *(scaled(n, s) for n in (5 * 10 ** max(s - 1, 0), -25 * 10 ** max(s - 1, 0))),
+                ]
 
             def some(p=p, s=s):
                 return scaled(rng.randint(-(10 ** rng.randint(0, p)) + 1, 10 ** rng.randint(0, p) - 1), s)

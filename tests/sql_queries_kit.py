@@ -10,16 +10,18 @@ import math
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.sql_random_kit import Query, Querying, tables
+from tests.sql_random_kit import Query, Querying, huge_table, tables
 from tests.sql_steps_kit import Steps
 
-from firesteel import ExecutionEnvironment
+from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import FiresteelError
 from firesteel.sql.plans.nodes import Unsupported
@@ -41,6 +43,7 @@ SETTINGS = {
     "spark.sql.maxPlanStringLength": "0",
 }
 """Spark's, under which it answers small queries soonest: compiling one takes longer than interpreting it."""
+SMALL = "firesteel.sql.min-input-bytes"
 VOLUME = "jobmanager.adaptive-batch-scheduler.data-volume-per-task"
 OPTIONS = (
     {VOLUME: "1b"},
@@ -58,7 +61,9 @@ class Tally:
     whole: int = 0
     """Taken over with nothing left to Spark."""
     failed: int = 0
-    """Queries that Spark refuses, too."""
+    """Queries that Spark refuses. Those that it begins with are held to the takeover, too."""
+    raised: int = 0
+    """Queries that raise here where Spark raises."""
     in_jobs: int = 0
     """Queries that also ran as jobs."""
     rows: int = 0
@@ -69,7 +74,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        for name in ("queries", "whole", "failed", "in_jobs", "rows"):
+        for name in ("queries", "whole", "failed", "raised", "in_jobs", "rows"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.left.update(other.left)
         self.gave_up.update(other.gave_up)
@@ -82,12 +87,13 @@ ANY_ROWS = "other rows, where Spark's plan has lost the order of a limit"
 
 @dataclass
 class Known:
-    """A query with Spark's answer."""
+    """A query with Spark's answer, or the condition of the error that Spark raises."""
 
     query: Query
     mode: str
     frame: object
-    theirs: pa.Table
+    theirs: pa.Table | None
+    condition: str = ""
 
 
 @contextmanager
@@ -113,35 +119,75 @@ class Kit:
 
     def __init__(self, spark, directory: Path, seed: int = 0) -> None:
         self.spark, self.directory, self.jobs = spark, directory, 0
-        options = {"firesteel.progress": False, **OPTIONS[seed % len(OPTIONS)]}
-        self.env = ExecutionEnvironment(spark=spark, options=options)
+        self.options = {"firesteel.progress": False, **OPTIONS[seed % len(OPTIONS)]}
+        self.env = ExecutionEnvironment(spark=spark, options=self.options)
         self.steps = Steps(directory, seed)
         for name, table in tables(seed).items():
-            home = directory / name
-            home.mkdir()
-            for i in range(2):  # so that there are several tasks
-                half = table.slice(i * len(table) // 2, len(table) // 2 + i)
-                pq.write_table(half, home / f"{i}.parquet", row_group_size=5)
-            spark.read.parquet(str(home)).createOrReplaceTempView(name)
+            self._add(name, table)
+
+    def _add(self, name: str, table: pa.Table) -> None:
+        home = self.directory / name
+        home.mkdir()
+        for i in range(2):  # so that there are several tasks
+            half = table.slice(i * len(table) // 2, len(table) // 2 + i)
+            pq.write_table(half, home / f"{i}.parquet", row_group_size=5)
+        self.spark.read.parquet(str(home)).createOrReplaceTempView(name)
 
     def held(self, queries: list[Query], mode: str, tally: Tally, as_job: bool = False) -> None:
         """Each by its steps; ``as_job``: all as results of one job besides."""
         self.spark.conf.set("spark.sql.ansi.enabled", str(mode == "ansi").lower())
         tally.queries += len(queries)
         known = [one for query in queries if (one := self._answered(query, mode, tally)) is not None]
-        sure = [one for one in known if self._by_steps(one, tally)]
+        refused = [one for one in known if one.theirs is None]
+        sure = [one for one in known if one.theirs is not None and self._by_steps(one, tally)]
+        for one in refused:
+            self._fails(one, tally)
         if as_job and sure:
             tally.in_jobs += len(sure)
             self._by_job(sure, tally)
+        for one in refused[:1] if as_job else ():
+            self._by_action(one, tally)
 
     def _answered(self, query: Query, mode: str, tally: Tally) -> Known | None:
+        """None: Spark does not begin with it."""
+        if " th " in query.text and not (self.directory / "th").exists():
+            self._add("th", huge_table())
+        frame = None
         try:
             frame = self.spark.sql(query.text)
             return Known(query, mode, frame, frame.toArrow())
         except Exception as error:  # what ANSI refuses
             tally.failed += 1
-            tally.left["Spark: " + str(error).split("]")[0].strip("[")[:60]] += 1
-            return None
+            found = condition(error)
+            tally.left[f"Spark: {found}"] += 1
+            return None if frame is None else Known(query, mode, frame, None, found)
+
+    def _fails(self, known: Known, tally: Tally) -> None:
+        """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
+        try:
+            pipeline, _ = take_over(self.env, known.frame, dataframe_schema(known.frame), "")
+            rows = self.steps.run(pipeline)
+        except Unsupported:
+            return
+        except Exception:
+            tally.raised += 1
+            return
+        if not self._takes_any_rows(known.frame):
+            tally.wrong.append(
+                f"{known.mode}: {known.query.text}\n      {len(rows)} rows, Spark raises {known.condition}"
+            )
+
+    def _by_action(self, known: Known, tally: Tally) -> None:
+        """An action of an accelerated session raises what Spark raises."""
+        with accelerate(self.spark, {**self.options, SMALL: 0}):
+            try:
+                found = f"{len(self.spark.sql(known.query.text).toArrow())} rows"
+            except Exception as error:
+                found = condition(error)
+        if found != known.condition:
+            tally.wrong.append(
+                f"accelerated, {known.mode}: {known.query.text}\n      {found}, Spark raises {known.condition}"
+            )
 
     def _by_steps(self, known: Known, tally: Tally) -> bool:
         """Compares; false: there was nothing to compare."""
@@ -159,8 +205,10 @@ class Kit:
             tally.examples.setdefault(reason, known.query.text)
             return False
         except Exception as error:
-            error.add_note(f"{known.mode}: {known.query.text}")
-            raise
+            tally.wrong.append(
+                f"{known.mode}: {known.query.text}\n      fails with {type(error).__name__}: {str(error)[:300]}"
+            )
+            return False
         tally.whole += not left
         tally.rows += len(ours)
         self._compare(known, ours, "", tally)
@@ -192,6 +240,12 @@ class Kit:
         return "takes the first rows to come" in self.env.from_dataframe(frame).explain()
 
 
+def condition(error: Exception) -> str:
+    """Spark's name of an error, which traces of Java's hold, too."""
+    found = re.search(r"\[([A-Z][A-Z0-9_]+(\.[A-Z0-9_]+)*)\]", str(error))
+    return found[1] if found else str(error).splitlines()[0][:60]
+
+
 def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False) -> str:
     """The first difference of two tables in words; empty: there is none."""
     if (ours.schema.names, ours.schema.types) != (theirs.schema.names, theirs.schema.types):
@@ -201,7 +255,7 @@ def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False) -> str:
         a, b = sorted(a, key=repr), sorted(b, key=repr)
     if a == b:
         return ""
-    pair = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), None)
+    pair = next((x, y) for x, y in zip_longest(a, b) if x != y)
     return f"{len(a)} rows, Spark {len(b)}; {pair}"
 
 
@@ -212,20 +266,33 @@ def plain(row: tuple) -> tuple:
     )
 
 
-def run(kit: Kit, seed: int, queries: int, batch: int = 10, jobs_every: int = 0) -> Tally:
-    """Batches in ANSI and legacy mode in turn. ``jobs_every``: such a batch also runs as a job; 0: none does."""
+def run(
+    kit: Kit,
+    seed: int,
+    queries: int,
+    batch: int = 10,
+    jobs_every: int = 0,
+    tell: Callable[[str], None] = lambda wrong: None,
+) -> Tally:
+    """Batches in ANSI and legacy mode in turn. ``jobs_every``: such a batch also runs as a job; 0: none does.
+
+    ``tell``: takes each difference as it is found.
+    """
     tally, rng = Tally(), random.Random(seed)
     for number, begin in enumerate(range(0, queries, batch)):
         some = [Querying(rng).whole((begin + i) % 4) for i in range(min(batch, queries - begin))]
         as_job = bool(jobs_every) and number % jobs_every == 0
+        before = len(tally.wrong)
         kit.held(some, "legacy" if number % 2 else "ansi", tally, as_job)
+        for wrong in tally.wrong[before:]:
+            tell(f"seed {seed}, queries {begin + 1} to {begin + len(some)}, {wrong}")
     return tally
 
 
 def counts(tally: Tally) -> str:
     return (
         f"{tally.queries:,} queries, {tally.whole:,} taken over whole, {tally.in_jobs:,} also in jobs, "
-        f"{tally.failed:,} that Spark refuses, {tally.rows:,} rows, {len(tally.wrong)} wrong"
+        f"{tally.failed:,} that Spark refuses ({tally.raised:,} raise here, too), {tally.rows:,} rows, {len(tally.wrong)} wrong"
     )
 
 

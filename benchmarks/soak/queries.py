@@ -66,7 +66,7 @@ def main() -> int:
             file.flush()
             total.add(tally)
             each = f"{1000 * cpu / tally.queries:.0f} ms of CPU a query"
-            print(f"seed {seed}: {each}; in all {kit.counts(total)}", *tally.wrong, sep="\n", flush=True)
+            print(f"seed {seed}: {each}; in all {kit.counts(total)}", flush=True)
     print(kit.report(total))
     return int(bool(total.wrong or broken))
 
@@ -91,7 +91,8 @@ def done_seeds(file: Path) -> dict[int, kit.Tally]:
 
 def _run(spark: Any, seed: int, queries: int, jobs_every: int) -> kit.Tally:
     with tempfile.TemporaryDirectory() as directory:
-        return kit.run(kit.Kit(spark, Path(directory), seed), seed, queries, jobs_every=jobs_every)
+        held = kit.Kit(spark, Path(directory), seed)
+        return kit.run(held, seed, queries, jobs_every=jobs_every, tell=lambda wrong: print(wrong, flush=True))
 
 
 def _session() -> Any:

@@ -14,6 +14,7 @@ from benchmarks.soak import queries
 from benchmarks.soak.cluster import Fault, Plan, exit_code, is_clear, leftovers
 from benchmarks.soak.cluster import Tally as Jobs
 from tests.sql_queries_kit import Tally
+from tests.sql_random_kit import EDGES, tables
 
 from firesteel.errors import JobExecutionError, PartitionException
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, StateChange
@@ -103,6 +104,17 @@ def test_seeds_that_are_written_down_are_done_and_one_cut_short_is_not(tmp_path)
     found = Tally(queries=100, whole=90, left=Counter({"Sample: no": 2}), wrong=["ansi: SELECT 1"])
     file.write_text(queries.line(7, 12.5, found) + queries.line(8, 9.0, Tally(queries=100))[:40])
     assert queries.done_seeds(file) == {7: found}
+
+
+def test_one_value_in_five_is_an_edge():
+    values = [
+        value in EDGES[kind]
+        for seed in range(3)
+        for table in tables(seed).values()
+        for kind in ("byte", "short", "int", "long", "date")
+        for value in table[f"{kind}1"].to_pylist()
+    ]
+    assert 0.15 < sum(values) / len(values) < 0.25
 
 
 def test_a_seed_is_the_same_queries_in_every_process():
