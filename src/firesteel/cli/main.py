@@ -262,7 +262,7 @@ def history(
         return
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
-    from firesteel.journal.file import read
+    from firesteel.journal.file import read, skipped
     from firesteel.journal.locks import is_held
     from firesteel.journal.lookup import find
     from firesteel.options import Options
@@ -278,9 +278,9 @@ def history(
     if is_script(records):
         show(explain_script(records, broken_off=is_held(path) is False))
     elif is_stream(records):
-        show(stream_history(records))
+        show("\n".join([stream_history(records), *skipped(records)]))
     else:
-        show(report(records, vertex, all_of_them=every))
+        show("\n".join([report(records, vertex, all_of_them=every), *skipped(records)]))
 
 
 def no_vertices(vertex: str | None) -> None:

@@ -58,6 +58,10 @@ GATHERED = 1 << 11
 FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
 
+SKIPPED = "journal"
+"""The kind of a decision that stands for a line that cannot be read."""
+
+_MOST_NAMED = 5
 _LONGEST_LINE = 1 << 26
 _TAIL = 1 << 20
 _AWAITED = (
@@ -198,8 +202,8 @@ def encode(record: JournalRecord) -> bytes:
 def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
     """All records of a journal, in order. A last line that was cut off is left out, unless it is the only one.
 
-    Raises UsageError if the file cannot be read, is of a newer format than this, or a line before the last one is not a journal
-    record.
+    In the place of a later line that is not a journal record stands a decision that says so (``SKIPPED``). Raises UsageError if the file
+    cannot be read, is of a newer format than this, or does not begin with a journal record.
     """
     try:
         written = Path(path).read_bytes()
@@ -215,7 +219,7 @@ def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
 class Reader:
     """Records of a journal out of its bytes, as they come; ``path`` is for what it complains of.
 
-    Raises UsageError for a newer format, and for a line that is not a journal record.
+    Raises UsageError for a newer format, and for a line that is not a journal record before one that is.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -225,6 +229,8 @@ class Reader:
         self._is_newer = False
         self._has_begun = False
         """A record was whole."""
+        self._at = 0.0
+        self._skipped = 0
 
     def feed(self, written: bytes) -> list[AnyJournalRecord]:
         """Of the lines that end in these bytes, which follow those before."""
@@ -260,12 +266,24 @@ class Reader:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             if self._is_newer and _kind_of(line) not in _KINDS:
                 return None
+            if self._has_begun:
+                return self._without()
             raise UsageError(
                 f"Line {self._number} of '{self._path}' is not a journal record.",
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
-        self._has_begun |= record is not None
+        if record is not None:
+            self._has_begun, self._at = True, record.at
         return record
+
+    def _without(self) -> Decision | None:
+        """Says that a line was skipped; of very many only the first are named."""
+        self._skipped += 1
+        if self._skipped > _MOST_NAMED:
+            return None
+        more = ", nor are some of those after it" if self._skipped == _MOST_NAMED else ""
+        reason = f"Line {self._number} of '{self._path}' is not a journal record and was skipped{more}."
+        return Decision(at=self._at, what=SKIPPED, reason=reason)
 
     def _decoded(self, line: bytes) -> AnyJournalRecord | None:
         """None for a header."""
@@ -273,6 +291,11 @@ class Reader:
             self._is_newer = _is_newer(line, self._path)
         record = _decoder.decode(line)
         return None if isinstance(record, JournalHeader) else _in_todays_words(record)
+
+
+def skipped(records: Iterable[JournalRecord]) -> list[str]:
+    """A sentence for each line that could not be read."""
+    return [one.reason for one in records if isinstance(one, Decision) and one.what == SKIPPED]
 
 
 def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_seconds
+from firesteel.journal.file import skipped
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.scheduler.kernel.records import JournalRecord
 
@@ -30,7 +31,7 @@ def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False
     standing = end.status if end else "broken off" if broken_off else "still RUNNING"
     title = f"{plan.name} (script {plan.script_id}): {standing} after {format_seconds(records[-1].at)}."
     lines = query_lines([each for each in records if isinstance(each, QueryRecord)], dry_run=plan.dry_run)
-    return "\n".join([title, *lines])
+    return "\n".join([title, *lines, *skipped(records)])
 
 
 def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:

@@ -6,7 +6,7 @@ from firesteel.humanize import format_seconds
 from firesteel.report.history import subtask_numbers
 from firesteel.scheduler.kernel.records import Decision, StateChange
 
-_TOLD = ("speculation", "winner", "blocklist", "placement", "slot request")
+_TOLD = ("speculation", "winner", "blocklist", "placement", "slot request", "journal")
 """Decisions of which every view tells at once."""
 _RESUMED = ("goes on", "goes on from")
 """Results of the decision with which a job that is resumed begins."""

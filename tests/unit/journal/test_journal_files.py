@@ -10,12 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import stream_samples
 from tests.journal_samples import planned, word_count
+from typer.testing import CliRunner
 
+from firesteel.cli.main import app
 from firesteel.errors import UsageError
-from firesteel.journal.file import Instruments, Journal, read
+from firesteel.journal.file import Instruments, Journal, read, skipped
 from firesteel.journal.lookup import find
 from firesteel.journal.places import journals
+from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 
@@ -58,7 +62,7 @@ def test_decisions_are_on_file_at_once_and_state_changes_in_bulk(tmp_path):
     assert len(read(journal.path)) == 2002
 
 
-def test_a_cut_last_line_is_left_out_and_any_other_is_an_error(tmp_path):
+def test_a_cut_last_line_is_left_out_and_a_bad_first_one_is_an_error(tmp_path):
     journal = Journal(tmp_path / "j.jsonl")
     for record in word_count():
         journal.record(record)
@@ -75,6 +79,40 @@ def test_a_cut_last_line_is_left_out_and_any_other_is_an_error(tmp_path):
         read(journal.path)
     with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path / "missing.jsonl")
+
+
+def script():
+    query = QueryRecord(at=2.0, number=1, action="count", place="a.py:1", left=["it reads 1 KiB"], seconds=0.5)
+    return [ScriptPlanned(at=0.0, script_id="b1", name="a.py"), query, ScriptEnded(at=3.0, status="FINISHED")]
+
+
+@pytest.mark.parametrize("sample", [word_count, stream_samples.words, script], ids=["job", "stream", "script"])
+def test_a_line_that_cannot_be_read_is_skipped_and_named(tmp_path, monkeypatch, sample):
+    journal = Journal(tmp_path / "20260102-030405_a_b1.jsonl")
+    records = sample()
+    for record in records:
+        journal.record(record)
+    journal.close()
+    first, plan, *lines = journal.path.read_bytes().splitlines(keepends=True)
+    monkeypatch.setenv("FIRESTEEL_JOURNAL_DIRECTORY", str(tmp_path))
+    for place in range(len(lines)):
+        bad = b"\xff" + lines[place][: len(lines[place]) // 2].replace(b"\n", b"") + b"\n"
+        journal.path.write_bytes(first + plan + b"".join([*lines[:place], bad, *lines[place + 1 :]]))
+        said = f"Line {place + 3} of '{journal.path}' is not a journal record and was skipped."
+        found = read(journal.path)
+        assert skipped(found) == [said]
+        assert [one for one in found if not skipped([one])] == read_but(records, place + 1)
+        for command in ("explain", "history"):
+            shown = CliRunner().invoke(app, [command, "b1"], catch_exceptions=False)
+            assert shown.exit_code == 0 and said in " ".join(shown.output.split()), shown.output
+    journal.path.write_bytes(first + plan + b"x\n" * 100 + b"".join(lines))
+    assert skipped(read(journal.path))[4:] == [
+        f"Line 7 of '{journal.path}' is not a journal record and was skipped, nor are some of those after it."
+    ]
+
+
+def read_but(records, place):
+    return records[:place] + records[place + 1 :]
 
 
 def test_numpy_and_other_values_become_plain_data(tmp_path):

@@ -111,7 +111,7 @@ def test_a_newer_major_format_is_refused_and_a_newer_minor_one_is_read(tmp_path)
     assert read(path) == [JobStatusRecord(at=1.0, status="RUNNING")], "what it does not know is left out"
     path.write_text(f'{{"type":"JournalHeader","format":"{MAJOR}.{MINOR}","at":0.0}}\n{fresh}{status}')
     with pytest.raises(UsageError, match="Line 2 of"):
-        read(path)
+        read(path)  # before a record that is whole
 
 
 # --- small and cheap ---------------------------------------------------------------------------------------------

@@ -261,7 +261,6 @@ def test_time_goes_on_while_somebody_writes_and_stops_with_him(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        b"{}",
         b'{"type":"StateChange","at":1,"vertex":0,"state":"RUNNING","subtasks":[0,1],"attempts":[0]}',
         b'{"type":"StateChange","at":1,"vertex":0,"state":"FINISHED","subtasks":[0],"attempts":[0],"times":[1,2]}',
         b'{"type":"StateChange","at":1,"vertex":0,"state":"FINISHED","subtasks":[0],"attempts":[0],"hosts":["a"],"nodes":[7]}',
@@ -279,6 +278,17 @@ def test_a_journal_that_makes_no_sense_is_refused_again_and_again(tmp_path, line
     for _ in range(2):
         with pytest.raises(UsageError), followed.reading():
             pass
+
+
+def test_a_line_that_cannot_be_read_is_a_decision_that_says_so(tmp_path):
+    path = write(tmp_path, "a", journal_samples.word_count())
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], b"{}\n", *lines[4:]]))
+    with Following(FileFeed(Folder(tmp_path), "a.jsonl")).reading() as fold:
+        assert isinstance(fold, JobFold)
+        said = [one.reason for one in fold.history.decisions if one.what == "journal"]
+        assert said == ["Line 5 of 'a.jsonl' is not a journal record and was skipped."]
+        assert fold.history.status == "FINISHED"
 
 
 def test_folds_are_given_up_and_made_again(tmp_path, monkeypatch):
