@@ -27,11 +27,13 @@ from benchmarks.cluster.speculation import SPECULATION, rules
 from benchmarks.kit import ticks
 
 PATIENCE = 180.0
-"""Seconds after which a job is said to hang; every fault is over long before."""
+"""Seconds after which a job is said to hang; every fault is over long before. On a busy machine more, by what the first job took."""
+SLOWNESS = 4.0
+"""So many times as long as the first job, which nothing disturbs, a job may take in addition."""
 CANCEL_PATIENCE = 60.0
 MOST_HANGS = 3
-QUIET_AFTER = 8.0
-"""Seconds after the last job until nothing may lie in the storage: killed workers write for some seconds more."""
+QUIET_AFTER = 60.0
+"""Most seconds after the last job until nothing may lie in the storage: killed workers write for some seconds more, longer on a busy machine."""
 BASE = {
     SPECULATION: "true",
     "jobmanager.adaptive-batch-scheduler.max-parallelism": "8",
@@ -188,6 +190,7 @@ class Soak:
         from tests.tpch_kit import QUANTITY
 
         self._env, self._data, self._folder, self.tally, self._say = env, data, folder, tally, say
+        self.patience = PATIENCE
         self._answers = {name: duckdb_answer(sql.format(quantity=QUANTITY), data) for name, sql in TPCH_SQL.items()}
 
     def job(self, query: str, variant: str) -> None:
@@ -200,7 +203,7 @@ class Soak:
         try:
             client = self._submit(query, variant, sink)
             try:
-                result = client.wait(PATIENCE)
+                result = client.wait(self.patience)
             except TimeoutError as error:
                 verdict = self._hangs(client, name, error)
             else:
@@ -301,6 +304,7 @@ def run(arguments: argparse.Namespace, folder: Path, say: Callable[[str], None])
         harm = Harm(cluster, Plan(arguments.seed, arguments.every), say)
         with suppress(Stuck):
             soak.job("q1", "defaults")  # starts the executors
+            soak.patience += SLOWNESS * tally.seconds[0]
             until = time.monotonic() + 60 * arguments.minutes
             with harm:
                 while time.monotonic() < until and len(tally.hangs) < MOST_HANGS:
