@@ -13,7 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors_kit import context as task_context
-from firesteel.task.engine import connection, footers
+from firesteel.connectors.formats import parquet
+from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.task import file_marks
+from firesteel.task.engine import connection
 from firesteel.task.engine.connection import SPILLED, cursor
 from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.executor.scratch import empty
@@ -92,10 +95,10 @@ def total(path, ctx):
     return [row["n"] for batch in SUM.apply_files([FileRows(str(path), (), 300, 0)], ctx) for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("tick", [footers._TICK_NS, 0])
+@pytest.mark.parametrize("tick", [file_marks._TICK_NS, 0])
 def test_a_file_that_changed_is_read_with_its_own_footer(tmp_path, monkeypatch, tick):
     """The sizes and times of modification are the same. The old footer says that no row is greater than 0."""
-    monkeypatch.setattr(footers, "_TICK_NS", tick)
+    monkeypatch.setattr(file_marks, "_TICK_NS", tick)
     path, ctx = tmp_path / "a.parquet", context(tmp_path / "scratch")
     write(path, -1)
     kept = path.stat()
@@ -106,12 +109,17 @@ def test_a_file_that_changed_is_read_with_its_own_footer(tmp_path, monkeypatch, 
         os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
         while not tick and path.stat().st_ctime_ns == before:  # the clock's next tick
             os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+        source = ParquetSource(str(path))
+        [split] = source.list_splits(1 << 30)
         for _ in range(2):
             assert total(path, ctx) == [None if value < 0 else value * 300]
+            assert [n for batch in source.read(split.payload, ctx) for n in batch["n"].to_pylist()] == [value] * 300
+        if not tick:  # else it is kept only where all of this took longer
+            assert parquet._footers[str(path)][1].row_group(2).column(0).statistics.max == value
 
 
 def test_files_that_stay_keep_their_engine(tmp_path, monkeypatch):
-    monkeypatch.setattr(footers, "_TICK_NS", 0)
+    monkeypatch.setattr(file_marks, "_TICK_NS", 0)
     first, second, ctx = tmp_path / "a.parquet", tmp_path / "b.parquet", context(tmp_path / "scratch")
     write(first, 1)
     write(second, 2)

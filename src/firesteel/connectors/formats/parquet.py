@@ -36,6 +36,7 @@ from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.parquet_times import Calendar, Rebase, TimeColumns, Times, top_level
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
+from firesteel.task.file_marks import Mark, mark_of
 from firesteel.task.program import FileRows, TaskContext
 
 _BATCH_BYTES = 4 << 20
@@ -301,18 +302,23 @@ class ParquetSource(FooterSource[Footer]):
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
         place = label
+        local = is_local(self._filesystem)
+        mark = mark_of(groups.path) if local else None
         try:
             with self._filesystem.open_input_file(groups.path) as stream:
                 self._check_size(groups, stream.size())
-                local = is_local(self._filesystem)
+                if mark is not None and mark_of(groups.path) != mark:
+                    mark = None
                 with pq.ParquetFile(
                     stream,
+                    metadata=_kept_footer(groups.path, mark),
                     pre_buffer=not local,
                     buffer_size=_PAGE_BUFFER if local else 0,
                     page_checksum_verification=True,
                     coerce_int96_timestamp_unit="us",
                 ) as file:
                     metadata = file.metadata
+                    _keep_footer(groups.path, mark, metadata)
                     calendar = Calendar.of(metadata.metadata or {})
                     rebase = Rebase(calendar, metadata.schema, file.schema_arrow, label) if calendar.is_hybrid else None
                     for row_group in groups.row_groups or range(
@@ -345,6 +351,25 @@ class ParquetSource(FooterSource[Footer]):
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
             given = batch if rebase is None else rebase(batch)
             yield from self._finish(widened(given, read_schema, place), values)
+
+
+_footers: dict[str, tuple[Mark, Any]] = {}
+"""Those that this process has read last, since splits of one file come one after another."""
+_MOST_FOOTERS, _FOOTER_BYTES = 8, 4 << 20
+
+
+def _kept_footer(path: str, mark: Mark | None) -> Any:
+    """``mark``: of the file that is open; None: it may be another one. Returns None if the footer must be read."""
+    known = _footers.get(path)
+    return known[1] if known is not None and known[0] == mark else None
+
+
+def _keep_footer(path: str, mark: Mark | None, footer: Any) -> None:
+    _footers.pop(path, None)
+    if mark is not None and footer.serialized_size <= _FOOTER_BYTES:
+        _footers[path] = (mark, footer)
+        while len(_footers) > _MOST_FOOTERS:
+            _footers.pop(next(iter(_footers)), None)
 
 
 def _is_plain(kind: pa.DataType) -> bool:

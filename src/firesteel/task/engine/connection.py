@@ -13,8 +13,8 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError
 from firesteel.task.engine.clocks import has_endless
 from firesteel.task.engine.files import literal
-from firesteel.task.engine.footers import Footers
 from firesteel.task.engine.package import load
+from firesteel.task.file_marks import FileMarks
 from firesteel.task.program import TaskContext
 
 BATCH_ROWS = 1 << 16
@@ -60,13 +60,13 @@ class _Engine:
     connection: Any
     folder: Path
     memory: int
-    footers: Footers
+    files: FileMarks
 
     def fits(self, folder: Path, memory: int, files: Collection[str]) -> bool:
         """Brings the settings to these. False: another engine is needed."""
         import duckdb
 
-        if not self.footers.hold(files):
+        if not self.files.hold(files):
             return False
         try:
             if self.folder != folder or not folder.exists():
@@ -109,7 +109,7 @@ def _engine(ctx: TaskContext, files: Collection[str]) -> _Engine:
     made = duckdb.connect(":memory:", config=config)
     for text in (*SETTINGS, *MACROS):
         made.execute(text)
-    _engines.append(_Engine(made, folder, memory, Footers(files)))
+    _engines.append(_Engine(made, folder, memory, FileMarks(files)))
     return _engines[0]
 
 

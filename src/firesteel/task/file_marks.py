@@ -1,4 +1,4 @@
-"""Which files are still what they were when their footers were read."""
+"""Which local files are still what they were when their footers were read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mark_of(path: str) -> Mark | None:
     return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
-class Footers:
+class FileMarks:
     """The files whose footers an engine keeps. ``files``: those that it reads first."""
 
     def __init__(self, files: Collection[str]) -> None:
