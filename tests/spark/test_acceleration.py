@@ -289,6 +289,16 @@ def test_a_lost_error_is_a_wrong_answer(spark, items, options, monkeypatch):
         spark.sql("SELECT sum(1 / n) AS s FROM items").collect()
 
 
+def test_a_job_that_fails_leaves_nothing(spark, items, options, monkeypatch):
+    """Spark says what is wrong, and nobody would go on with the job."""
+    monkeypatch.delenv("FIRESTEEL_RESULTS_RETAIN_ON_FAILURE", raising=False)
+    with firesteel.accelerate(spark, options) as acceleration, pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        spark.sql("SELECT k, sum(1 / n) AS s FROM items GROUP BY k").collect()
+    assert acceleration.queries[0].left
+    assert len(list(Path(options["firesteel.journal.directory"]).iterdir())) == 2  # the job's, and the script's
+    assert [path for path in Path(options["firesteel.storage.directory"]).rglob("*") if path.is_file()] == []
+
+
 def test_what_cannot_be_compared_is_not_checked(spark, items, options):
     asked = {
         "SELECT k, count(*) AS c FROM items GROUP BY k LIMIT 2": "LIMIT",

@@ -26,7 +26,16 @@ from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, error_words
 from firesteel.humanize import format_bytes
-from firesteel.options import SQL_MIN_INPUT_BYTES, SQL_VERIFY
+from firesteel.options import (
+    RECOVERY_MODE,
+    RECOVERY_RESUME,
+    RESULTS_REUSE,
+    RETAIN_ON_FAILURE,
+    SQL_MIN_INPUT_BYTES,
+    SQL_VERIFY,
+    Options,
+)
+from firesteel.options.registry import BY_DEFAULT
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
 
@@ -197,8 +206,16 @@ class Takeover:
                 if known is session:
                     return environment
             made = ExecutionEnvironment(spark=session, options=self._options)
+            made.options = _unless_resumed(made.options)
             self._environments.append((session, made))
             return made
+
+
+def _unless_resumed(options: Options) -> Options:
+    """Spark does at once what failed here, so nobody goes on with it unless an option asks for that: then nothing of it is kept."""
+    if any(map(options.is_set, (RECOVERY_MODE, RECOVERY_RESUME, RESULTS_REUSE))):
+        return options
+    return Options({RETAIN_ON_FAILURE.key: 0}, BY_DEFAULT).merged(options)
 
 
 def _pyspark_home() -> str:
