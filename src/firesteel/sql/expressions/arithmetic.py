@@ -71,24 +71,32 @@ def _quotient(x: Expressions, n: Node) -> str:
     return decimal_quotient(x.text(a), a.type, by, b.type, n.type)
 
 
-_SAFE_DIGITS = 34
-"""Up to here the engine's own division rounds half up; beyond it lost halves (DuckDB 2.0.1)."""
-
-
 def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str:
     """Exact, half up. ``b`` is not zero. Values that would take more than 38 digits on the way are left to Spark."""
     (p1, s1), (_, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
     up = s + s2 - s1
     if up < 0 or up > 37:
         raise Unsupported("a division of decimals of this many digits is not taken over")
-    if p1 + up <= _SAFE_DIGITS and p1 - s1 + s2 + s <= _SAFE_DIGITS:
-        return f"CAST(decimal_division({a}, {b}, {s}) AS DECIMAL({p},{s}))"
+    if p1 + up < 38:
+        return shared(
+            a, lambda a: f"CAST(decimal_division({_off_ties(a, p1 + up, s + s2)}, {b}, {s}) AS DECIMAL({p},{s}))"
+        )
     n = unscaled(a, s1)
     if p1 + up > 38:
         n = shared(n, lambda n: f"fs_below({n}, {10 ** (38 - up)}::HUGEINT)")
     by = unscaled(b, s2)
     quotient = shared(f"{n} * {10**up}::HUGEINT", lambda n: shared(by, lambda by: f"fs_half_up({n}, {by})"))
     return scaled(quotient, p, s)
+
+
+def _off_ties(dividend: str, digits: int, places: int) -> str:
+    """The dividend, a tenth of a unit of ``places`` farther from zero.
+
+    The engine divides half to even. A quotient of integers n / d that is no tie is at least 1 / (2 d) away from one. So a
+    tenth more of n moves each tie to the side that Spark rounds to, and no other quotient over a tie.
+    """
+    tenth = f"CAST('0.{'1':0>{places + 1}}' AS DECIMAL({places + 1},{places + 1}))"
+    return f"(CAST({dividend} AS DECIMAL({digits + 1},{places + 1})) + CASE WHEN {dividend} < 0 THEN -{tenth} ELSE {tenth} END)"
 
 
 def unscaled_value(x: Expressions, n: Node) -> str:
