@@ -38,6 +38,7 @@ WHOLE = {
     "joins, sets, subqueries": 41,
     "windows": 16,  # and another one where Spark takes FILTER in a window, which 4.0 does not
     "names": 13,  # one more since Spark 4
+    "ties and limits": 8,
 }
 """So many queries of a section are taken over whole, at least."""
 LAST_ORDER = re.compile(r"ORDER BY[^()]*(\([^()]*\)[^()]*)*$")

@@ -7,7 +7,7 @@ from typing import Any
 
 from firesteel.sql.expressions import statistics
 from firesteel.sql.expressions.arithmetic import decimal_quotient
-from firesteel.sql.expressions.texts import eval_mode, unscaled
+from firesteel.sql.expressions.texts import eval_mode, left_to_spark, unscaled
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -45,14 +45,16 @@ def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
             return Parts(((f"sum({text}){where}", kind),), f"CAST({unscaled('sum({0})', digits)} AS BIGINT)")
         total = (_sum(text, kind, where), kind)
         if _is_judged(function):
-            return Parts((total, (_size(text, kind, where), kind)), _within("{1}", kind, _sum("{0}", kind, "")))
+            return Parts(
+                (total, (_sum(f"abs({text})", kind, where), kind)), _within("sum({1})", kind, _sum("{0}", kind, ""))
+            )
         return Parts((total,), _sum("{0}", kind, ""))
     if function.cls == "Average":
         text, kind, digits = _summed(function, x)
         total, counted = (_sum(text, kind, where), kind), (f"count({text}){where}", "long")
         if _is_judged(function):
-            mean = _mean(_within("{2}", kind, "sum({0})"), "sum({1})", kind, digits, function)
-            return Parts((total, counted, (_size(text, kind, where), kind)), mean)
+            mean = _mean(_within("sum({2})", kind, "sum({0})"), "sum({1})", kind, digits, function)
+            return Parts((total, counted, (_sum(f"abs({text})", kind, where), kind)), mean)
         return Parts((total, counted), _mean("sum({0})", "sum({1})", kind, digits, function))
     partial = statistics.partial_of(function, x, where)
     return None if partial is None else Parts(*partial)
@@ -88,9 +90,7 @@ def whole(node: Node, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
     text, kind, digits = _summed(function, x)
     total = f"sum({distinct}{text}){tail}"
     if _is_judged(function):
-        if distinct:
-            raise Unsupported("a sum of distinct decimals that may overflow is not taken over")
-        total = f"(CASE WHEN {_size(text, kind, tail)} IS NOT NULL THEN {total} END)"
+        total = _within(f"sum(abs({text})){tail}", kind, total)
     if function.cls == "Sum":
         return f"CAST({unscaled(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
     return _mean(total, f"count({distinct}{text}){tail}", kind, digits, function)
@@ -180,22 +180,28 @@ def _sum(text: str, kind: str, where: str) -> str:
 
 
 def _is_judged(function: Node) -> bool:
-    """True where a sum of decimals that overflows on the way, in some order of the rows, is null in Spark: without ANSI mode."""
-    found = decimal_of(function["child"].type)
-    return found is not None and found[0] > _NARROW and eval_mode(function) != "ANSI"
+    """True where a sum may overflow on the way in one order of the rows, and not in another one.
+
+    Spark raises there, or gives null. Without ANSI mode a bigint wraps around, whatever the order is.
+    """
+    kind = function["child"].type
+    found = decimal_of(kind)
+    if found:
+        return found[0] > _NARROW
+    return kind == "long" and function.cls == "Sum" and eval_mode(function) == "ANSI"
 
 
 _NARROW = 28
 """Sums of decimals of so many digits have ten more, and so do not overflow."""
 
 
-def _size(text: str, kind: str, where: str) -> str:
-    """The sum of absolute values: if it fits, the rows' sums in any order do; if not, the fragment ends."""
-    return _sum(f"abs({text})", kind, where)
-
-
-def _within(sizes: str, kind: str, total: str) -> str:
-    return f"(CASE WHEN {_sum(sizes, kind, '')} IS NOT NULL THEN {total} END)"
+def _within(size: str, kind: str, total: str) -> str:
+    """``total``, or the end of the fragment where ``size``, the sum of absolute values, does not fit: if it does, the sums of the rows
+    fit in any order. A sum of decimals that does not fit ends the fragment itself."""
+    if decimal_of(kind):
+        return f"(CASE WHEN {size} IS NOT NULL THEN {total} END)"
+    other = left_to_spark("a sum that may overflow on the way", kind)
+    return f"(CASE WHEN {size} < {1 << 63}::HUGEINT THEN {total} WHEN {size} IS NOT NULL THEN {other} END)"
 
 
 def _mean(total: str, count: str, kind: str, digits: int | None, function: Node) -> str:
