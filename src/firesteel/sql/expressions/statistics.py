@@ -1,6 +1,7 @@
-"""Aggregate functions besides sums, means and extremes: bits, pairs of numbers, percentiles, lists, pivots.
+"""Aggregate functions besides sums, means and extremes: bits, percentiles, lists, pivots.
 
-What depends on the order of the rows is not here, but ``max_by`` and ``min_by``: of rows that are equal in the order each engine takes one.
+``corr``, ``covar_*`` and ``regr_*`` of pairs of numbers are Spark's: the engine computes their last digits in another way. What depends
+on the order of the rows is not here, but ``max_by`` and ``min_by``: of rows that are equal in the order each engine takes one.
 """
 
 from __future__ import annotations
@@ -28,14 +29,6 @@ Partial = tuple[tuple[tuple[str, Any], ...], str]
 """The (text, type) of columns before the exchange, and the text behind it; see ``aggregates.Parts``."""
 _BITS = {"BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor"}
 _BY = {"MaxBy": ("arg_max_null", "max"), "MinBy": ("arg_min_null", "min")}
-_PAIRS = {
-    "Corr": ("corr", 2),
-    "CovPopulation": ("covar_pop", 1),
-    "CovSample": ("covar_samp", 2),
-    "RegrSlope": ("regr_slope", 2),
-    "RegrIntercept": ("regr_intercept", 2),
-}
-"""The engine's function, and of how many pairs it gives a value."""
 
 
 def partial_of(function: Node, x: Expressions, where: str) -> Partial | None:
@@ -58,7 +51,7 @@ def partial_of(function: Node, x: Expressions, where: str) -> Partial | None:
     return None
 
 
-def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | None:  # noqa: PLR0911 - one for each function
+def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | None:
     """Of whole groups. ``over``: of a window, where that is not refused. None: it is not one of these."""
     tail = where + (f" {over}" if over else "")
     if function.cls in _BITS:
@@ -67,8 +60,6 @@ def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | Non
         return f"{_BY[function.cls][0]}({', '.join(_value_by(x, function))}){tail}"
     if over:
         return None
-    if function.cls in _PAIRS:
-        return _pair(function, x, where)
     if function.cls == "Percentile":
         return _percentile(function, x, where)
     if function.cls == "PivotFirst" and not where:
@@ -85,18 +76,6 @@ def _integer(x: Expressions, function: Node) -> str:
 def _value_by(x: Expressions, function: Node) -> tuple[str, str]:
     checked(function["orderingExpr"].type)
     return x.text(function["valueExpr"]), x.text(function["orderingExpr"])
-
-
-def _pair(function: Node, x: Expressions, where: str) -> str:
-    if function.get("nullOnDivideByZero") is False:
-        raise Unsupported(f"{function.cls} that divides by zero is not taken over")
-    sides = [function[name] for name in (("x", "y") if function.cls == "Corr" else ("left", "right"))]
-    if any(side.type != "double" for side in sides):
-        raise Unsupported(f"{function.cls} of {said(sides[0].type)} is not taken over")
-    (name, least), pair = _PAIRS[function.cls], ", ".join(x.texts(sides))
-    found = f"{name}({pair}){where}"
-    other = left_to_spark("a statistic that is no finite number", "double")
-    return f"(CASE WHEN regr_count({pair}){where} < {least} THEN NULL WHEN isfinite({found}) THEN {found} ELSE {other} END)"
 
 
 # --- percentiles ---------------------------------------------------------------------------------------------------------
