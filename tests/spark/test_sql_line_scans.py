@@ -67,6 +67,7 @@ PLAIN_JSON = {
         "a date, b timestamp",
     ),
     "mark": ('\ufeff{"a":1}\n', "a int"),
+    "long texts": ('{"a":"' + "ä" * 60_000 + '","b":1}\n', "a string"),
     "names": ('{"\\u0061":"\\u0000x"}\n{"A":"y","b":1}\n', "a string"),
 }
 if version() == "3.5":  # says what the parser of Spark 2 would have made of it
@@ -77,6 +78,9 @@ ODD_JSON = {
     "twice": ('{"a":1,"a":2}\n', "a int"),
     "a text": ('{"a":1}\n{"a":"x"}\n', "a int"),
     "a number as text": ('{"a":1}\n', "a string"),
+    "an exponent as text": ('{"a":1e2}\n{"a":1.50}\n', "a string"),
+    "a text longer than Jackson takes": ('{"a":"' + "x" * 20_000_001 + '"}\n{"a":"y"}\n', "a string"),
+    "a name longer than Jackson takes": ('{"a":"x","' + "n" * 50_001 + '":1}\n{"a":"y"}\n', "a string"),
     "a fraction": ('{"a":1.0}\n', "a int"),
     "a list": ('{"a":1}\n[{"a":2}]\n', "a int"),
     "nonsense": ('{"a":1}\nnonsense\n', "a int"),

@@ -61,8 +61,8 @@ def test_types_are_inferred_from_the_first_files(tmp_path):
 
 
 def test_a_field_of_several_types_is_a_string_of_their_json(tmp_path):
-    write(tmp_path / "a.json", '{"a":1}\n{"a":"x"}\n{"a":{"b":[1.50,null]}}\n{"a":true}\n')
-    assert [r["a"] for r in rows(tmp_path)] == ["1", "x", '{"b":[1.50,null]}', "true"]
+    write(tmp_path / "a.json", '{"a":1}\n{"a":"x"}\n{"a":{"b":[1.50,null,1E-7]}}\n{"a":true}\n{"a":1e2}\n')
+    assert [r["a"] for r in rows(tmp_path)] == ["1", "x", '{"b":[1.50,null,1E-7]}', "true", "1e2"]
 
 
 def test_fields_that_are_not_asked_for_are_left_out(tmp_path):

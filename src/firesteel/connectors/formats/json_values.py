@@ -17,7 +17,19 @@ from typing import Any
 
 import pyarrow as pa
 
-_DECODER = json.JSONDecoder(parse_float=decimal.Decimal)
+
+class _Number(decimal.Decimal):
+    """A number with a fraction or an exponent, and the text that the file has of it."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> _Number:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number)
 _SPECIAL = {
     "NaN": float("nan"),
     "Infinity": float("inf"),
@@ -252,7 +264,7 @@ def to_text(value: Any) -> str:
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{to_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_text, value)) + "]"
-    return str(value) if isinstance(value, decimal.Decimal) else json.dumps(value, ensure_ascii=False, default=str)
+    return value.text if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # --- one converter a type ------------------------------------------------------------------------------------

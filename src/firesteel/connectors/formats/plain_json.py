@@ -17,6 +17,10 @@ _NO_NUMBER = re.compile(rb"[:,\[]\s*[-+]?(?:NaN|Inf)|[0-9]{1000}")
 """Numbers that only some parsers take, also in fields that nobody reads."""
 _DEEPEST = 1000
 """Objects and lists in a line, of which parsers take only so many inside of each other."""
+_LONGEST = 20_000_000
+"""Characters of a text. Jackson, Spark's parser, refuses longer ones."""
+_LONGEST_NAME = 50_000
+_LONG_NAME = re.compile(rb'"(?:[^"\\]|\\.){%d}[^"]*"\s*:' % _LONGEST_NAME)
 
 
 class PlainJson(PlainLines):
@@ -48,6 +52,9 @@ def _objects(data: bytes) -> int:
     full = begins < ends
     if not ((bytes_[begins[full]] == _BEGIN) & (bytes_[ends[full] - 1] == _END)).all():
         raise not_plain("a line that is no object")
+    longest = (ends - begins).max(initial=0)
+    if longest > _LONGEST or (longest > _LONGEST_NAME and _LONG_NAME.search(data)):
+        raise not_plain("a text longer than all parsers take")
     opened = np.flatnonzero((bytes_ == _BEGIN) | (bytes_ == _LIST))
     if _NO_NUMBER.search(data) or np.diff(np.searchsorted(opened, ends), prepend=0).max() >= _DEEPEST:
         raise not_plain("numbers or depths that not all parsers take")
