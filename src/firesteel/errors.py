@@ -62,6 +62,17 @@ def error_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def failure(error: BaseException) -> str:
+    """What failed, for a reason that users read: Spark's own words, or where in Firesteel a defect is."""
+    if type(error).__module__.partition(".")[0] in ("py4j", "pyspark"):
+        return f"Spark failed: {error_words(error).partition(': ')[2].partition(chr(10))[0] or type(error).__name__}"
+    at, where = error.__traceback__, ""
+    while at is not None:
+        code, at = at.tb_frame.f_code, at.tb_next
+        where = f" in {code.co_name}" if code.co_filename.startswith(OURS) else where
+    return f"a defect of Firesteel stopped it ({type(error).__name__}{where}); please report the query"
+
+
 def shortened(text: str) -> str:
     """The text, or its beginning and how much is left out."""
     if len(text) <= MOST_CHARACTERS:

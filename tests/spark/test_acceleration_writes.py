@@ -378,7 +378,9 @@ def test_a_failure_of_ours_is_told_once_and_spark_does_it(spark, source, options
     with firesteel.accelerate(spark, options) as acceleration:
         spark.sql(SUMS).write.parquet(str(tmp_path / "out"))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5
-    assert acceleration.queries[0].left == ("it failed here: RuntimeError: a defect",)
+    assert acceleration.queries[0].left == (
+        "a defect of Firesteel stopped it (RuntimeError in staged); please report the query",
+    )
 
 
 @pytest.mark.full

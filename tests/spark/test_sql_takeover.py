@@ -14,6 +14,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.errors import JobExecutionError, UsageError
+from firesteel.sql.planner import RULES
 from oracle import tpch
 
 pytestmark = pytest.mark.spark
@@ -193,6 +194,15 @@ def test_the_unknown_stays_on_spark(spark, env, views, query):
     assert kind(stream) == "from_dataframe"
     assert "Spark computes a part of step 'from_dataframe'" in stream.explain()
     assert "is not taken over" in stream.explain()
+    assert sorted(rows(stream.to_arrow()), key=sortable) == sorted(rows(frame.toArrow()), key=sortable)
+
+
+@pytest.mark.full
+def test_a_defect_leaves_the_operator_to_spark(spark, env, views, monkeypatch):
+    monkeypatch.setitem(RULES, "Aggregate", lambda planner, node: node.fields["gone"])
+    frame = spark.sql("SELECT k, max(d) AS d FROM edges GROUP BY k")
+    stream = env.from_dataframe(frame)
+    assert "Aggregate: a defect of Firesteel stopped it (KeyError" in stream.explain()
     assert sorted(rows(stream.to_arrow()), key=sortable) == sorted(rows(frame.toArrow()), key=sortable)
 
 

@@ -13,6 +13,7 @@ from firesteel.api.connectors import reading
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
+from firesteel.errors import FiresteelError, failure
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import carried, fields_of
 from firesteel.sql.operators import generating, joins, limits, python, relational
@@ -80,11 +81,9 @@ class Planner:
         return _renamed(*self._computed[first], output)
 
     def _rows(self, node: Node) -> Rows:
-        rule, taken = RULES.get(node.cls), self.taken
+        taken = self.taken
         try:
-            if rule is None:
-                raise Unsupported(f"the operator {node.cls} is not taken over")
-            return rule(self, node)
+            return self._by_rule(node)
         except _LeftWith as left:  # Spark reads only what is chosen of it
             if left.top != node.handle:
                 raise
@@ -95,6 +94,17 @@ class Planner:
                 raise _LeftWith(top, reason) from reason
         self.taken = taken  # what is below goes to Spark with it
         return self._by_spark(node)
+
+    def _by_rule(self, node: Node) -> Rows:
+        rule = RULES.get(node.cls)
+        if rule is None:
+            raise Unsupported(f"the operator {node.cls} is not taken over")
+        try:
+            return rule(self, node)
+        except (Unsupported, FiresteelError):
+            raise
+        except Exception as error:
+            raise Unsupported(failure(error)) from error
 
     def expressions(
         self, sides: list[tuple[str, Pipeline]], given: Callable[[Node], str | None] | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.acceleration.targets import OVERWRITE, check_overlap
-from firesteel.errors import UsageError, error_words
+from firesteel.errors import UsageError, failure
 from firesteel.sql.plans.commands import Command, class_of, read_command
 from firesteel.sql.plans.nodes import Unsupported
 
@@ -35,7 +35,7 @@ def _sql(
     except Unsupported:  # a Spark of another kind, whose commands are its own
         return SPARKS
     except Exception as error:
-        active.leave("sql", f"the command could not be read here: {error_words(error).splitlines()[0]}")
+        active.leave("sql", f"the command could not be read here: {failure(error)}")
         return SPARKS
     if command is None:
         return SPARKS

@@ -24,7 +24,7 @@ from firesteel.api.ddl import dataframe_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.errors import FiresteelError, JobCancelledError, UsageError, error_words
+from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
 from firesteel.humanize import format_bytes
 from firesteel.options import (
     RECOVERY_MODE,
@@ -164,7 +164,7 @@ class Takeover:
         except FiresteelError as error:
             left = (error.message,)
         except Exception as error:
-            left = (f"it failed here: {error_words(error).splitlines()[0]}",)
+            left = (failure(error),)
         seconds = time.monotonic() - begun
         try:
             if found is not None and verify is not None:

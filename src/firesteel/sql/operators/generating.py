@@ -20,7 +20,10 @@ def generate(planner: Planner, node: Node) -> Rows:
     if node["generator"].cls == "ReplicateRows" and not node["outer"]:
         return _copies(planner, node)
     rows, generator = planner.rows(node["child"]), node["generator"]
-    unwanted = {planner.catalyst.output_of(node["child"])[i].id for i in node["unrequiredChildIndex"]}
+    before, places = planner.catalyst.output_of(node["child"]), node["unrequiredChildIndex"]
+    unwanted = {
+        before[i].id for i in places if i < len(before)
+    }  # Spark keeps places of columns that it has since left out
     kept: Columns = {name: kind for name, kind in rows.columns.items() if name not in unwanted}
     output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
     if set(output) & set(rows.columns):
