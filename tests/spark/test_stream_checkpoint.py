@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from firesteel.errors import UsageError
 from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
 from firesteel.spark.streams.checkpoint.recovery import Outcome, recover, replay_pending
 from firesteel.spark.streams.checkpoint.repartition import RepartitionError, cancel_repartition, repartition_state
+from firesteel.spark.streams.failures import describe
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -195,7 +197,11 @@ def test_a_full_disk_in_a_repartition(spark, tmp_path):
 def test_what_cannot_be_repartitioned_is_said_before_anything_is_touched(counting):
     counting.run()
     before = sorted(p for p in counting.folder.rglob("*"))
-    for number, words in ((0, "must be 1 or more"), (2, "has that many partitions already")):
+    for number, words in (
+        (0, "whole number from 1 to 32,768"),
+        (10**9, "1000000000"),
+        (2, "has that many partitions already"),
+    ):
         with pytest.raises(RepartitionError, match=words):
             repartition_state(counting.spark, counting.checkpoint, number)
     assert sorted(p for p in counting.folder.rglob("*")) == before
@@ -208,6 +214,34 @@ def test_what_cannot_be_repartitioned_is_said_before_anything_is_touched(countin
     (counting.folder / "checkpoint" / "offsets" / ".0.crc").unlink()
     with pytest.raises(UsageError, match="offsets/0 is not what Spark writes there"):
         counting.state()
+
+
+@pytest.mark.full
+def test_damaged_files_of_a_checkpoint_are_named(counting):
+    """Hadoop makes an array of the size that a checksum's file names: junk there is called a lack of memory."""
+    counting.run()
+    counting.run()
+    checkpoint = counting.folder / "checkpoint"
+    checksum = checkpoint / "commits" / ".1.crc"
+    sound = checksum.read_bytes()
+    for junk in (b"crc\0\x7f\xff\xff\xff", b"crc\0\xff\xff\0\0", b"crc\0\0\0\x02\0abcd"):
+        checksum.write_bytes(junk)
+        with pytest.raises(UsageError, match=r"commits/1 and its checksum, commits/\.1\.crc, do not fit each other"):
+            counting.state()
+    checksum.write_bytes(sound)
+    (checkpoint / "offsets" / "0").unlink()
+    with pytest.raises(UsageError, match="offsets/0 is missing, from which batch 1 goes on"):
+        counting.state()
+
+
+@pytest.mark.full
+def test_a_file_that_spark_cannot_read_is_blamed_and_not_the_function(counting):
+    (counting.source / "bad.json.gz").write_bytes(b"not gzip")
+    with pytest.raises(Exception) as caught:
+        counting.run()
+    said = describe(caught.value).cause
+    assert re.match(r"The file file:\S+bad\.json\.gz cannot be read: java\.io\.EOFException", said), said
+    assert "foreachBatch" not in said
 
 
 @pytest.mark.full

@@ -26,7 +26,7 @@ from firesteel.scheduler.failover.restart_strategies import restart_strategy
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.events import CancelRequested, RequirementsChanged, RescaleRequested, StopRequested
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements, check_partitions
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import page_of, ui_of
 from firesteel.view.stream_progress import create_stream_progress
@@ -203,12 +203,10 @@ class AdaptiveStream:
     def rescale(self, parallelism: int | None = None) -> None:
         """Asks for this number of partitions, or (None) for what is wanted already, whatever the downtime. Returns at once.
 
-        Raises UsageError if the query cannot be rescaled.
+        Raises UsageError if the query cannot be rescaled, and for what is not a whole number from 1 to 32,768.
         """
-        if parallelism is not None and (isinstance(parallelism, bool) or parallelism < 1):
-            raise UsageError(
-                f"A stream cannot have {parallelism!r} partitions.", hint="It must be a whole number, 1 or more."
-            )
+        if parallelism is not None:
+            check_partitions(parallelism)
         refusal = self._driver.refusal()
         if refusal:
             raise UsageError(f"The stream '{self.name}' cannot be rescaled. {refusal}")

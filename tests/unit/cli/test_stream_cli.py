@@ -127,6 +127,7 @@ def test_run_wants_build_and_a_checkpoint(stream, call, tmp_path):
         (("stop", "clicks"), "firesteel: There is no stream 'clicks'. There are: words; or give"),
         (("rescale", "words", "many"), "firesteel: PARTITIONS many is not a valid whole number."),
         (("rescale", "words", "0"), "firesteel: A stream cannot have 0 partitions."),
+        (("rescale", "words", "1000000000"), "firesteel: A stream cannot have 1000000000 partitions."),
         (("requirements", "words", "--lower", "99"), "firesteel: Resource requirements of 99 to 64 cannot be met."),
         (("requirements", "words", "--lower", "x"), "firesteel: --lower x is not a valid whole number."),
         (("status", "words", "--interval", "0"), "firesteel: --interval 0 must be between 0.05 and 3600 seconds."),

@@ -175,9 +175,10 @@ def rescale(
 ) -> None:
     """Rescale a stream at its next checkpoint."""
     from firesteel.control.messages import Call, Request
+    from firesteel.scheduler.streaming.wanted.requirements import check_partitions
 
-    if parallelism is not None and parallelism < 1:
-        raise UsageError(f"A stream cannot have {parallelism} partitions.", hint="Give a number of at least 1.")
+    if parallelism is not None:
+        check_partitions(parallelism)
     with connect(name) as client:
         agree(client.entry, name, "Rescale", yes)
         before = client.status()

@@ -14,6 +14,13 @@ from firesteel.task.functions.user_code import is_foreign, user_frames
 _TRACEBACK = "Traceback (most recent call last):"
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
 _CONDITION = re.compile(r"^\s*(?:[\w.$]+: )?\[[A-Z0-9_.]+\]\s*")
+_UNREAD = re.compile(r"\[FAILED_READ_FILE\.?(\w*)\] Encountered error while reading file (\S+)\.\s+([^\n]*)")
+_CAUSE = re.compile(r"^Caused by: ([^\n]+)", re.MULTILINE)
+_OF_SPARK = re.compile(
+    r"^(?:[\w.]+\.)?Py4JJavaError: An error occurred while calling \S+\s+: (?:[\w.$]+: )?(?:\[[A-Z0-9_.]+\]\s*)?(.*)",
+    re.DOTALL,
+)
+"""What a query raised that a Python function ran."""
 _FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
 _LOST = (
     "ExecutorLostFailure",
@@ -22,7 +29,11 @@ _LOST = (
     "Executor heartbeat timed out",
     "ExecutorDeadException",
 )
-_DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
+_BEFORE = (
+    ("Python worker exited unexpectedly", "A Python worker died in the middle of a task: "),
+    ("Python worker failed to connect back", "A Python worker died in the middle of a task: "),
+    ("No space left on device", "A disk is full: "),
+)
 _IN_DRIVER = ("FOREACH_BATCH", "raised by the Python Proxy")
 _FINAL = (
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
@@ -80,26 +91,47 @@ def described(text: str, *, planning: bool = False) -> Described:
     said = said.partition("terminated with exception: ")[2] or said
     if any(word in said for word in _GONE):
         return Described("Spark was stopped while the stream was running.", final=True)
+    unread = _UNREAD.search(said)
+    if unread is not None:
+        return Described(_unread(*unread.groups(), _CAUSE.findall(said)))
     before, found, trace = said.partition(_TRACEBACK)
     if found:
-        frames, words = _frames(trace)
-        where = (
-            "The function of foreachBatch" if any(w in before for w in _IN_DRIVER) else "A Python function of the query"
-        )
-        if "FOREACH_USER" in before:
-            where = "The function of foreach"
-        return Described(f"{where} raised {words}.{_cut(frames, chr(10))}")
+        return Described(_in_python(before, trace))
     lost = next((word for word in _LOST if word in said), None)
     line = _CONDITION.sub("", _STATE.sub("", said.strip())).partition("\n\tat ")[0].partition("\nDriver stacktrace")[0]
     line = shortened(" ".join(line.split())).rstrip(".")
     if lost is not None:
         return Described(f"An executor was lost: {line}.", counted=False)
-    if any(word in said for word in _DIED):
-        return Described(f"A Python worker died in the middle of a task: {line}.")
-    if "No space left on device" in said:
-        return Described(f"A disk is full: {line}.")
-    hint = _OWN_SESSION if any(word in said for word in _NOT_THERE) else ""
-    return Described(f"{line}.{hint}", final=planning or bool(hint) or any(word in said for word in _FINAL))
+    what = next((sentence for word, sentence in _BEFORE if word in said), "")
+    hint = _OWN_SESSION if not what and any(word in said for word in _NOT_THERE) else ""
+    final = not what and (planning or bool(hint) or any(word in said for word in _FINAL))
+    return Described(f"{what}{line}.{hint}", final=final)
+
+
+def _in_python(before: str, trace: str) -> str:
+    """The sentence on what a Python function raised. ``before``: what Spark says in front of its traceback."""
+    frames, words = _frames(trace)
+    where = "The function of foreachBatch" if any(w in before for w in _IN_DRIVER) else "A Python function of the query"
+    if "FOREACH_USER" in before:
+        where = "The function of foreach"
+    of_spark = _OF_SPARK.match(words)
+    if of_spark is not None:
+        return (
+            f"A query that Spark ran for {where[:1].lower()}{where[1:]} failed: {of_spark[1]}.{_cut(frames, chr(10))}"
+        )
+    return f"{where} raised {words}.{_cut(frames, chr(10))}"
+
+
+def _unread(kind: str, path: str, more: str, causes: list[str]) -> str:
+    """The sentence on a file that Spark cannot read. ``kind``: Spark's; ``more``: the rest of its message."""
+    more = _STATE.sub("", more).strip() or (causes[-1].strip() if causes else "")
+    said = f"The file {path} cannot be read{': ' if more else ''}{shortened(more).rstrip('.')}."
+    if kind not in ("", "NO_HINT", "CANNOT_READ_FILE_FOOTER"):
+        return said
+    return (
+        f"{said} It is damaged or has another format. Replace or remove it, or skip such files with "
+        "spark.sql.files.ignoreCorruptFiles=true."
+    )
 
 
 def _is_without_jvm(error: BaseException | None) -> bool:
@@ -129,7 +161,7 @@ def _frames(trace: str) -> tuple[str, str]:
             keep = not is_foreign(frame[1]) and not _in_py4j(frame[1])
         if line.startswith("  "):
             kept += [line] * keep
-        elif line.strip().startswith("SQLSTATE") or (words and not line.strip()):
+        elif line.startswith("\tat ") or line.strip().startswith("SQLSTATE") or (words and not line.strip()):
             break
         else:
             words.append(_STATE.sub("", line))

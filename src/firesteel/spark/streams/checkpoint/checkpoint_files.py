@@ -19,6 +19,8 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _METADATA = "_metadata"
+_BY_CHECKSUM = ("ChecksumException", "OutOfMemoryError", "NegativeArraySizeException", "ArithmeticException")
+"""What Hadoop raises where a file's checksum is another, or is not a checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,11 @@ class CheckpointFiles:
         if committed > planned:
             raise UsageError(
                 f"The checkpoint at {self.location} is damaged: batch {committed} was committed and is not in its offsets.",
+                hint="Bring back the files of 'offsets' from a backup, or begin with another checkpoint.",
+            )
+        if planned > 0 and planned - 1 not in offsets:
+            raise UsageError(
+                f"The checkpoint at {self.location} is damaged: offsets/{planned - 1} is missing, from which batch {planned} goes on.",
                 hint="Bring back the files of 'offsets' from a backup, or begin with another checkpoint.",
             )
         known = committed if committed >= 0 else planned
@@ -206,7 +213,22 @@ class CheckpointFiles:
         except Exception as error:
             if _is_missing(error):
                 return None
-            raise _unreadable(self.location, error) from error
+            raise self._unsound(name, error) or _unreadable(self.location, error) from error
+
+    def _unsound(self, name: str, error: Exception) -> UsageError | None:
+        """Of a file that does not fit the checksum which the local file system keeps next to it; None: that is not the reason.
+
+        Hadoop takes the size of an array from that file, whatever is written there."""
+        folder, _, last = name.rpartition("/")
+        checksum = f"{folder}/.{last}.crc".lstrip("/")
+        if told(error).partition(":")[0] not in _BY_CHECKSUM or not self._fs.exists(
+            self._path(f"{self._root}/{checksum}")
+        ):
+            return None
+        return UsageError(
+            f"The checkpoint at {self.location} cannot be read: {name} and its checksum, {checksum}, do not fit each other.",
+            hint="If only the checksum is damaged, remove it. Otherwise bring both files back from a backup.",
+        )
 
     def _delete(self, name: str) -> None:
         path = self._path(f"{self._root}/{name}")

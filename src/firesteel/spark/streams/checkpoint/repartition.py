@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.scheduler.streaming.wanted.requirements import check_partitions
 from firesteel.spark.session.sessions import is_local
 from firesteel.spark.streams.checkpoint.checkpoint_files import (
     PROVIDER,
@@ -138,8 +139,10 @@ def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
     if reason:
         raise RepartitionError(f"The state cannot be repartitioned. {reason}")
     where = f"The state in {state.location} cannot be repartitioned to {parallelism}:"
-    if parallelism < 1:
-        raise RepartitionError(f"{where} it must be 1 or more.")
+    try:
+        check_partitions(parallelism)
+    except UsageError as error:
+        raise RepartitionError(f"{where} {error.message}", hint=error.hint) from None
     if state.committed < 0:
         raise RepartitionError(f"{where} no batch was committed yet.", hint="Let the query commit one first.")
     if not state.operators:
