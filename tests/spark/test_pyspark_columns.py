@@ -345,3 +345,24 @@ def test_the_issues_rows(spark):
     assert answer(a.subtract(b))["n"].to_pylist() == [2]
     assert sorted(answer(a.exceptAll(b))["n"].to_pylist()) == [1, 2]
     assert sorted(answer(a.intersect(b))["n"].to_pylist(), key=str) == [1, None]
+
+
+def test_a_filter_needs_types_in_spark_of_the_columns_that_it_uses_only(spark, env):
+    table = pa.table(
+        {
+            "s": ["abc", "xyz", "xbc"],
+            "n": [1, 2, 3],
+            "u": pa.array([0, None, 2**64 - 1], pa.uint64()),
+            "b": pa.array([1, 255, None], pa.uint8()),
+            "l": pa.array([[1], [2**32 - 1], None], pa.list_(pa.uint32())),
+        }
+    )
+    stream = env.from_arrow(table)
+    wanted = table.slice(1).to_pylist()
+    for condition in ("n > 1", "levenshtein(s, 'abc') >= n - 2 AND n <> 1", F.levenshtein("s", F.lit("abc")) > 0):
+        kept = stream.filter(condition)
+        assert kept.schema.types == table.schema.types
+        assert sorted(kept.to_arrow().to_pylist(), key=lambda row: row["n"]) == wanted
+    for used in ("u > 1", "hash(*) > 0", "n > `B`"):
+        with pytest.raises(UsageError, match="Spark has no type for column"):
+            stream.filter(used)

@@ -24,6 +24,7 @@ from firesteel.api.steps.actions import left_to_spark, show_table
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
 from firesteel.api.streams.data_stream import DataStream
+from firesteel.api.unexecuted import sink_made, sinks_used
 from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
@@ -113,6 +114,8 @@ class ExecutionEnvironment:
         self._session: Any = None
         self._stop: Any = None
         self._sinks: list[StreamNode] = []
+        self._owner = object()
+        """Of the sinks, for the warning on those that were never executed."""
         self._caches: weakref.WeakSet[Cache] = weakref.WeakSet()
         if spark is not None:
             self._use(spark)
@@ -205,7 +208,7 @@ class ExecutionEnvironment:
 
     def close(self) -> None:
         """Stops the session if this environment made it, and drops what was cached. Sinks that were not executed are forgotten."""
-        self._sinks = []
+        self._taken()
         self.clear_cache()
         stop, self._stop, self._session = self._stop, None, None
         if stop is not None:
@@ -449,7 +452,7 @@ class ExecutionEnvironment:
         """Prints the rows of each sink."""
         from firesteel.api.jobs.job_client import LocalResult
 
-        sinks, self._sinks = self._sinks, []
+        sinks = self._taken()
         begun = time.monotonic()
         tables = local.tables(sinks, self.options)
         for sink, table in zip(runs.names(sinks), tables, strict=True):
@@ -461,7 +464,7 @@ class ExecutionEnvironment:
 
         Where Spark has to compute a DataFrame that our tasks gave up on, :meth:`JobClient.wait` begins a second job for it.
         """
-        sinks, self._sinks = self._sinks, []
+        sinks = self._taken()
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         with _interruptible(name):
@@ -483,11 +486,13 @@ class ExecutionEnvironment:
 
         Breakpoints stop, and what a function of yours raises is raised here; see :meth:`DataStream.run_locally`.
         """
+        sinks_used(self._owner)
         tables = runs.run_locally(self._sinks, self.options, rows)
         return {name: table.to_pylist() for name, table in zip(runs.names(self._sinks), tables, strict=True)}
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""
+        sinks_used(self._owner)
         return self._compile(self._sinks, name)
 
     def explain(self) -> str:
@@ -496,6 +501,13 @@ class ExecutionEnvironment:
 
     def _register(self, sink: StreamNode) -> None:
         self._sinks.append(sink)
+        sink_made(self._owner, sink)
+
+    def _taken(self) -> list[StreamNode]:
+        """The sinks, which the environment forgets."""
+        sinks_used(self._owner)
+        sinks, self._sinks = self._sinks, []
+        return sinks
 
     def clear_cache(self) -> None:
         """Removes all rows that were kept for streams of this environment (``cache()``). They are kept again when they are

@@ -173,6 +173,7 @@ def run(
             options = options.merged(Options({SQL_VERIFY.key: verify}, Origin(Layer.COMMAND, "--verify")))
         if not Path(script).is_file():
             raise no_script(script)
+        from firesteel.api import unexecuted
         from firesteel.api.environment import set_defaults
 
         if dry_run and not accelerate:
@@ -183,6 +184,8 @@ def run(
             code = run_script(path, arguments or [])
             if acceleration is not None:
                 acceleration.release(code)
+        if code:
+            unexecuted.script_failed()
         if code and "firesteel.spark.driver.runtime" in sys.modules:  # jobs may have run
             from firesteel.api.jobs.kept import script_failed
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from firesteel.api.connectors import reading
 from firesteel.api.ddl import check_spark_types, dataframe_schema
 from firesteel.api.steps.actions import to_dataframe
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.projection import project
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
 from firesteel.extras import command
 from firesteel.options import SQL_DATAFRAMES
+from firesteel.task.expressions import column
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
@@ -64,7 +69,7 @@ def of_streams(
     """The DataFrame that ``make`` makes of the streams, given as DataFrames by the same names."""
     for name, pipeline in pipelines.items():
         _check_stream(env, step, name, pipeline)
-    stand_ins = {name: _stand_in(env.spark, pipeline) for name, pipeline in pipelines.items()}
+    stand_ins = {name: _stand_in(env.spark, pipeline.schema) for name, pipeline in pipelines.items()}
     frame = make(stand_ins)
 
     def settled() -> DataFrameSource:
@@ -80,7 +85,75 @@ def of_streams(
 
 def where(pipeline: Pipeline, condition: str) -> Pipeline:
     """The rows for which a condition in SQL is true."""
-    return _of_one(pipeline, f"SELECT * FROM {{rows}} WHERE {_braced(condition)}")
+    query = f"SELECT * FROM {{rows}} WHERE {_braced(condition)}"
+    with step_at("sql") as place:
+        env = pipeline.env
+        return carried(
+            pipeline,
+            condition,
+            lambda rows: env.spark.sql(query, rows=rows),
+            lambda given: _query(env, query, {"rows": given}, {}, place),
+            place,
+        )
+
+
+_CARRIERS = {
+    **{pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)},
+    **{
+        pa.time32("s"): pa.int32(),
+        pa.time32("ms"): pa.int32(),
+        pa.time64("us"): pa.int64(),
+        pa.time64("ns"): pa.int64(),
+    },
+    pa.float16(): pa.float32(),
+}
+"""Types that some Sparks lack, and those of its own that hold all their values."""
+_ALL_COLUMNS = re.compile(r"(?:[(,.]|\bDISTINCT)\s*\*|unresolvedstar", re.IGNORECASE)
+
+
+def carried(
+    pipeline: Pipeline, condition: str, make: Callable[[Any], Any], filtered: Callable[[Pipeline], Pipeline], place: str
+) -> Pipeline:
+    """The rows that a filter keeps. Columns that it does not use need no type in Spark: they pass it in a wider one.
+
+    ``condition``: its text; ``make``: the filter of a DataFrame; ``filtered``: of a stream.
+    """
+    kinds = {field.name: field.type for field in pipeline.schema}
+    carriers = {name: _carrier(kind) for name, kind in kinds.items()}
+    wider = {name: kind for name, kind in carriers.items() if kind is not None and _is_lacking(kinds[name])}
+    if not wider or _ALL_COLUMNS.search(condition) or any(map(partial(_names, condition), wider)):
+        return filtered(pipeline)
+    try:
+        make(_stand_in(pipeline.env.spark, pa.schema([one for one in pipeline.schema if one.name not in wider])))
+    except Exception:  # Spark says what is wrong with it
+        return filtered(pipeline)
+
+    def cast(name: str, to: Mapping[str, pa.DataType]) -> tuple[str, pc.Expression]:
+        return name, column(name).cast(to[name]) if name in wider else column(name)
+
+    kept = filtered(project(pipeline, "cast", [cast(name, wider) for name in kinds], place))
+    return project(kept, "cast", [cast(name, kinds) for name in kinds], place)
+
+
+def _is_lacking(kind: pa.DataType) -> bool:
+    """True if this Spark has no such type."""
+    try:
+        check_spark_types(pa.schema([("column", kind)]), "")
+    except UsageError:
+        return True
+    return False
+
+
+def _carrier(kind: pa.DataType) -> pa.DataType | None:
+    """The type in which values of one that Spark may lack pass through it; None: there is none."""
+    if pa.types.is_list(kind):
+        inner = _carrier(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    return _CARRIERS.get(kind)
+
+
+def _names(condition: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", condition, re.IGNORECASE) is not None
 
 
 def select_expr(pipeline: Pipeline, expressions: Sequence[str]) -> Pipeline:
@@ -108,11 +181,11 @@ def _check_stream(env: ExecutionEnvironment, step: str, name: str, pipeline: Pip
     check_spark_types(pipeline.schema, step)
 
 
-def _stand_in(session: Any, pipeline: Pipeline) -> Any:
-    """A DataFrame of the stream's columns, without rows, which the optimiser does not know to be empty."""
+def _stand_in(session: Any, schema: pa.Schema) -> Any:
+    """A DataFrame of a stream's columns, without rows, which the optimiser does not know to be empty."""
     from firesteel.spark.session.versions import spark_schema
 
-    return session.createDataFrame(session.sparkContext.parallelize([], 1), spark_schema(pipeline.schema))
+    return session.createDataFrame(session.sparkContext.parallelize([], 1), spark_schema(schema))
 
 
 def _rdd_of(frame: Any) -> int:

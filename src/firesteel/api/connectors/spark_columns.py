@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.connectors.dataframes import of_streams
+from firesteel.api.connectors.dataframes import carried, of_streams
 from firesteel.api.steps import functions, projection
 from firesteel.api.steps.common import NotTranslated, step_at
 from firesteel.api.steps.pipeline import Pipeline
@@ -119,7 +119,11 @@ def filter_rows(pipeline: Pipeline, condition: Any, errors: functions.OnErrorWor
         return functions.filter_rows(pipeline, condition, errors)
     except NotTranslated:
         with step_at("filter") as place:
-            return by_spark(pipeline, "filter", lambda frame: frame.filter(condition), place)
+
+            def make(frame: Any) -> Any:
+                return frame.filter(condition)
+
+            return carried(pipeline, str(condition), make, lambda given: by_spark(given, "filter", make, place), place)
 
 
 def by_spark(pipeline: Pipeline, step: str, make: Callable[[Any], Any], place: str) -> Pipeline:
