@@ -93,7 +93,7 @@ def described(text: str, *, planning: bool = False) -> Described:
         return Described("Spark was stopped while the stream was running.", final=True)
     unread = _UNREAD.search(said)
     if unread is not None:
-        return Described(_unread(*unread.groups(), _CAUSE.findall(said)))
+        return Described(_unread(unread[1], unread[2], unread[3], _CAUSE.findall(said)))
     before, found, trace = said.partition(_TRACEBACK)
     if found:
         return Described(_in_python(before, trace))
