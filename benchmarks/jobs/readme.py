@@ -81,8 +81,7 @@ def _python(peer: str, missing: dict[str, str]) -> str | None:
 
 def _tpch(runs: int, sail: str | None) -> dict[str, list[Spent]]:
     """By contender: all queries, and the one of a single scan."""
-    home, queries = sql.data("tpch")
-    asked = [(number, queries[number][1]) for number in sql.CHOSEN or sorted(queries)]
+    home, _ = sql.data("tpch")
     entered = [
         Contender(SCRIPT, "benchmarks.jobs.sql:accelerated", {"suite": "tpch"}),
         Contender(TUNED, "benchmarks.jobs.sql:pyspark", {"suite": "tpch", "settings": sql.TUNED}),
@@ -90,8 +89,7 @@ def _tpch(runs: int, sail: str | None) -> dict[str, list[Spent]]:
         Contender(DUCKDB, "benchmarks.jobs.sql:duckdb", {"suite": "tpch"}),
     ]
     if sail is not None:
-        places = {folder.name: str(folder) for folder in sql.tables(home)}
-        work = {"tables": places, "queries": asked}
+        work = {"tables": sql.tables(home), "queries": sql.asked("tpch")}
         entered.append(Contender(SAIL, "benchmarks.kit.peers:sail_queries", work, python=sail))
     answers = alternate(entered, runs=runs, warmup=0, both_orders=True)  # the cold run asks all queries
     print(f"Other rows than Spark's: {sql.different(answers, [c.name for c in entered], SPARK)}.\n", flush=True)

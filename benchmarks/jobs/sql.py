@@ -4,7 +4,11 @@ Each contender is a process of its own with two cores; each run asks all queries
 with its defaults, and tuned: with four partitions, which fill the cores. All answers must have the same rows. A query that a contender
 cannot answer (Spark runs out of memory) is told, and left out of every total.
 
-``FIRESTEEL_SQL_SCALE`` (1), ``FIRESTEEL_SQL_QUERIES`` (``1,6,18``; all), ``--only tpch`` or ``--only tpcds``.
+``groups`` and ``files`` are six queries of TPC-H at scale 10, with one file of many row groups for each table, and with ``lineitem`` in 1,000
+files of one row group. There Sail competes in an environment of its own, and Spark only tuned.
+
+``FIRESTEEL_SQL_SCALE`` (1, or 10), ``FIRESTEEL_SQL_QUERIES`` (``1,6,18``; all), ``FIRESTEEL_BENCHDATA`` (``.benchdata``: the folder of what
+``groups`` and ``files`` read), ``--only tpch``, ``tpcds``, ``groups`` or ``files``.
 """
 
 from __future__ import annotations
@@ -22,10 +26,14 @@ import pyarrow as pa
 from tests.oracle import tpch
 from tests.tpcds_kit import tpcds
 
+from benchmarks.kit import data as kept
 from benchmarks.kit.asking import Asked, asks
 from benchmarks.kit.harness import Contender, alternate
+from benchmarks.kit.peers import PeerMissing, python_of
 
 SCALE = float(os.environ.get("FIRESTEEL_SQL_SCALE", "1"))
+READING_SCALE = float(os.environ.get("FIRESTEEL_SQL_SCALE", "10"))
+READING_QUERIES = (1, 3, 6, 9, 13, 18)
 CHOSEN = [int(word) for word in os.environ.get("FIRESTEEL_SQL_QUERIES", "").split(",") if word]
 MASTER = "local[2]"
 TUNED = {
@@ -36,14 +44,19 @@ TUNED = {
 
 def data(suite: str) -> tuple[Path, dict[int, tuple[str, str]]]:
     """The folder of tables, and the queries by number, in DuckDB's and in Spark's SQL."""
+    if suite == "tpcds":
+        return tpcds(SCALE)
+    lines = (Path(__file__).resolve().parents[2] / "tests" / "tpch.sql").read_text().splitlines()[1:]
+    queries = {i: (line, line) for i, line in enumerate(lines, 1)}
     if suite == "tpch":
-        lines = (Path(__file__).resolve().parents[2] / "tests" / "tpch.sql").read_text().splitlines()[1:]
-        return tpch(SCALE, parts=8, row_group_bytes="16MB"), {i: (line, line) for i, line in enumerate(lines, 1)}
-    return tpcds(SCALE)
+        return tpch(SCALE, parts=8, row_group_bytes="16MB"), queries
+    home = kept.tpch(READING_SCALE) if suite == "groups" else kept.tpch_in_files(READING_SCALE)
+    return home, {number: queries[number] for number in READING_QUERIES}
 
 
-def tables(home: Path) -> list[Path]:
-    return sorted(folder for folder in home.iterdir() if folder.is_dir())
+def tables(home: Path) -> dict[str, str]:
+    """By name, the file or the folder of each table."""
+    return {entry.stem: str(entry) for entry in sorted(home.iterdir()) if entry.is_dir() or entry.suffix == ".parquet"}
 
 
 def _session(settings: dict[str, str]) -> Any:
@@ -58,9 +71,12 @@ def _session(settings: dict[str, str]) -> Any:
 
 
 def _with_views(suite: str, settings: dict[str, str]) -> Any:
-    spark = _session(settings)
-    for folder in tables(data(suite)[0]):
-        spark.read.parquet(str(folder)).createOrReplaceTempView(folder.name)
+    return viewed(_session(settings), suite)
+
+
+def viewed(spark: Any, suite: str) -> Any:
+    for name, place in tables(data(suite)[0]).items():
+        spark.read.parquet(place).createOrReplaceTempView(name)
     return spark
 
 
@@ -97,8 +113,9 @@ def duckdb(suite: str) -> Callable[[], list[Any]]:
     import duckdb as engine
 
     con = engine.connect(config={"threads": 2})
-    for folder in tables(data(suite)[0]):
-        con.execute(f"CREATE VIEW {folder.name} AS SELECT * FROM read_parquet('{folder}/*.parquet')")
+    for name, place in tables(data(suite)[0]).items():
+        files = f"{place}/*.parquet" if Path(place).is_dir() else place
+        con.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{files}')")
 
     def ask(text: str) -> tuple[pa.Table, float]:
         return con.sql(text).to_arrow_table(), math.nan
@@ -107,21 +124,31 @@ def duckdb(suite: str) -> Callable[[], list[Any]]:
 
 
 def _run(suite: str, ask: Asked, dialect: int = 1) -> Callable[[], list[Any]]:
+    return asks(asked(suite, dialect), ask)
+
+
+def asked(suite: str, dialect: int = 1) -> list[tuple[int, str]]:
     _, queries = data(suite)
-    return asks([(number, queries[number][dialect]) for number in CHOSEN or sorted(queries)], ask)
+    return [(number, queries[number][dialect]) for number in CHOSEN or sorted(queries)]
 
 
 def contenders(suite: str) -> list[Contender]:
-    return [
-        Contender("Firesteel", f"{__name__}:firesteel", {"suite": suite}),
-        Contender("Spark", f"{__name__}:pyspark", {"suite": suite, "settings": {}}),
-        Contender("Spark, tuned", f"{__name__}:pyspark", {"suite": suite, "settings": TUNED}),
-        Contender("DuckDB", f"{__name__}:duckdb", {"suite": suite}),
-    ]
+    ours = Contender("Firesteel", f"{__name__}:firesteel", {"suite": suite})
+    tuned = Contender("Spark, tuned", f"{__name__}:pyspark", {"suite": suite, "settings": TUNED})
+    alone = Contender("DuckDB", f"{__name__}:duckdb", {"suite": suite})
+    if suite in {"tpch", "tpcds"}:
+        return [ours, Contender("Spark", f"{__name__}:pyspark", {"suite": suite, "settings": {}}), tuned, alone]
+    try:
+        python = python_of("sail")
+    except PeerMissing as error:
+        print(f"Sail is missing: {error}", flush=True)
+        return [ours, tuned, alone]
+    work = {"tables": tables(data(suite)[0]), "queries": asked(suite)}
+    return [ours, tuned, alone, Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python)]
 
 
 def main(runs: int, only: str) -> None:
-    for suite in ("tpch", "tpcds"):
+    for suite in ("tpch", "tpcds", "groups", "files"):
         if not only or only == suite:
             _suite(suite, runs)
 
@@ -137,11 +164,13 @@ def _suite(suite: str, runs: int) -> None:
     counted = [number for number in per_query["Firesteel"] if number not in failed]
     totals = [[sum(per_query[name][number][i] for number in counted) for i in (0, 1)] for name in names]
     planning = statistics.median(per_query["Firesteel"][number][2] for number in counted)
-    head = "| query | " + " | ".join(f"{name}: s / CPU s" for name in names) + " | to Spark | to tuned |"
-    print(f"### sql: {suite}, scale {SCALE:g}, {MASTER}, medians of {runs}\n\n{head}\n|{'---|' * (len(names) + 3)}")
+    figures = " | ".join(f"{name}: s / CPU s" for name in names)
+    head = f"| query | {figures} | {' | '.join(f'to {name}' for name in names[1:])} |"
+    scale = SCALE if suite in {"tpch", "tpcds"} else READING_SCALE
+    print(f"### sql: {suite}, scale {scale:g}, {MASTER}, medians of {runs}\n\n{head}\n|{'---|' * (2 * len(names))}")
     print("\n".join([*lines, _line("all", totals)]))
     print(
-        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than Spark's: {different(answers, names)}. "
+        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than Spark's: {different(answers, names, 'Spark, tuned')}. "
         f"Not answered by all: {', '.join(map(str, failed)) or 'none'}.\n",
         flush=True,
     )
@@ -162,7 +191,8 @@ def _median(figures: Sequence[float]) -> float:
 
 def _line(number: object, figures: list[list[float]]) -> str:
     told = " | ".join(f"{wall:.2f} / {cpu:.2f}" for wall, cpu, *_ in figures)
-    return f"| {number} | {told} | {figures[0][0] / figures[1][0]:.2f} | {figures[0][0] / figures[2][0]:.2f} |"
+    ratios = " | ".join(f"{figures[0][0] / wall:.2f}" for wall, *_ in figures[1:])
+    return f"| {number} | {told} | {ratios} |"
 
 
 def different(answers: dict[str, list[list[Any]]], names: list[str], spark: str = "Spark") -> str:

@@ -39,8 +39,10 @@ def asks(queries: Iterable[Sequence[Any]], ask: Asked) -> Callable[[], list[Any]
 
 
 def digest(table: pa.Table) -> list[Any]:
-    """The number of rows, and what all whole numbers, texts and dates come to, whatever their order. DuckDB's sums are wider."""
-    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, lambda kind: kind == pa.decimal128(38, 0))
+    """The number of rows, and what all whole numbers, texts and dates come to, whatever their order. DuckDB's sums are wider, and
+    Sail's texts may be views."""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    kinds = (pa.types.is_integer, *texts, pa.types.is_date, lambda kind: kind == pa.decimal128(38, 0))
     chosen = [column for column in table.columns if any(kind(column.type) for kind in kinds)]
     columns = [[int(v) if isinstance(v, Decimal) else v for v in column.to_pylist()] for column in chosen]
     rows = sorted(repr(row) for row in zip(*columns, strict=True))

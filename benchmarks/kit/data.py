@@ -1,7 +1,8 @@
-"""Inputs, generated once under ``.benchdata/`` and kept."""
+"""Inputs, generated once under ``FIRESTEEL_BENCHDATA`` (``.benchdata/``) and kept."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-BASE = Path(__file__).resolve().parents[2] / ".benchdata"
+BASE = Path(os.environ.get("FIRESTEEL_BENCHDATA", Path(__file__).resolve().parents[2] / ".benchdata"))
 
 
 def _once(name: str, make: Callable[[Path], None]) -> Path:
@@ -28,13 +29,24 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
 
 def tpch(scale: float) -> Path:
     """A folder with one Parquet file per TPC-H table."""
+    return _once(f"tpch-{scale:g}", lambda target: _generate(scale, target))
+
+
+def tpch_in_files(scale: float, files: int = 1000) -> Path:
+    """The same, but ``lineitem`` is a folder of so many files of one row group."""
 
     def make(target: Path) -> None:
-        command = Path(sys.executable).with_name("tpchgen-cli")
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run([command, "parquet", "-s", f"{scale:g}", "-o", target], check=True, **quiet)
+        for table in tpch(scale).glob("*.parquet"):
+            if table.stem != "lineitem":
+                (target / table.name).hardlink_to(table)
+        _generate(scale, target, "--tables=lineitem", f"--parts={files}", "--row-group-bytes=1GB")
 
-    return _once(f"tpch-{scale:g}", make)
+    return _once(f"tpch-{scale:g}-{files}", make)
+
+
+def _generate(scale: float, target: Path, *more: str) -> None:
+    command = [Path(sys.executable).with_name("tpchgen-cli"), "parquet", "-s", f"{scale:g}", "-o", target, *more]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def without_views(scale: float) -> Path:
