@@ -7,6 +7,7 @@ stores a decimal in (4, 9, 18 and 38 digits). The expected values are those of P
 from __future__ import annotations
 
 import math
+import operator
 import random
 import struct
 from collections.abc import Callable
@@ -363,3 +364,28 @@ def _held(engine: Any, place: Place) -> None:
     ]
     assert wrong == [], f"{len(wrong)} of {len(rows)} by {text}"
     assert sum(one is not LEFT for one in found) > len(rows) // 20
+
+
+@pytest.mark.parametrize(
+    "place",
+    [one for one in PLACES if len(one.kinds) == 1 and not one.may_end],
+    ids=lambda one: f"{one.name} of {one.kinds[0]}",
+)
+def test_the_engine_moves_no_cast_from_a_column_to_the_constant(engine, place):
+    """That would compare other values, where the cast of the column rounds."""
+    column = Node("AttributeReference", {"exprId": 0, "name": "x"}, place.kinds[0])
+    node = place.made(column)
+    text = f"CAST({Expressions().text(node)} AS {engine_type(node.type)})"
+    known = [
+        (value, wanted)
+        for (value,) in each(*place.kinds)
+        if (wanted := place.expected(value)) is not LEFT and wanted == wanted
+    ]
+    engine.register(
+        "rows", pa.table([pa.array([value for value, _ in known], arrow_type(place.kinds[0]))], [column.id])
+    )
+    constant = random.Random(3).choice(known)[1]
+    literal = f"CAST('{constant}' AS {engine_type(node.type)})"
+    for sign, compared in (("=", operator.eq), ("<", operator.lt)):
+        found = engine.sql(f"SELECT count(*) FROM rows WHERE {text} {sign} {literal}").fetchall()[0][0]
+        assert found == sum(compared(wanted, constant) for _, wanted in known), (sign, literal)
