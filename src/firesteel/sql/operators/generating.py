@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from firesteel.sql.expressions.raising import any_raises, may_raise
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import carried, element_of, engine_type, entry_of, fields_of, said
 from firesteel.sql.operators.rows import Columns, Rows
@@ -30,7 +31,8 @@ def generate(planner: Planner, node: Node) -> Rows:
         raise Unsupported("a generator whose columns are there already is not taken over")
     lists, fields = _lists(planner, generator)
     names = [planner.names.new("u") for _ in lists]
-    rows = rows.adding({name: (text, "generated") for text, name in zip(lists, names, strict=True)}, "generate")
+    new = {name: (text, "generated") for text, name in zip(lists, names, strict=True)}
+    rows = rows.settled().adding(new, "generate", may_raise(generator))
     passed = {name: name for name in kept}
     if node["outer"] is True:
         unnested = [f"unnest(CASE WHEN len({names[0]}) > 0 THEN {name} ELSE [NULL] END) AS {name}" for name in names]
@@ -57,7 +59,9 @@ def _copies(planner: Planner, node: Node) -> Rows:
     others = [name for name in rows.columns if name not in columns]
     columns |= {name: rows.columns[name] for name in others}
     copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
-    return rows.selecting(", ".join([*items, *others]), columns, "copies", copied)
+    return rows.settled().selecting(
+        ", ".join([*items, *others]), columns, "copies", copied, raises=any_raises([times, *values])
+    )
 
 
 def _lists(planner: Planner, generator: Node) -> tuple[list[str], bool]:

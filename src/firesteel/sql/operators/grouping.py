@@ -15,6 +15,7 @@ from firesteel.sql.expressions.aggregates import (
     whole,
     whole_sum_of_decimals,
 )
+from firesteel.sql.expressions.raising import any_raises
 from firesteel.sql.expressions.statistics import unordered_list
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, carried, checked, engine_type
@@ -132,7 +133,8 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         columns[item.id] = kind
         out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")
     if not columns:
-        return _rows_of_groups(planner, rows, kinds, texts)
+        return _rows_of_groups(planner, rows, kinds, texts, any_raises(node["groupingExpressions"]))
+    raises = any_raises([*node["groupingExpressions"], *node["aggregateExpressions"]])
     by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
     keys = tuple(kinds)
     kept = keys if set(keys) <= set(columns) else None
@@ -141,13 +143,14 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         items = [f"{text} AS {name}" for name, text in texts.items()]
         items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
         if not before:
-            return _constants(rows, out, columns)
+            return _constants(planner, rows, out, columns)
         tail = f"GROUP BY {', '.join(texts.values())}" if kinds else ""
         passed = {name: name for name, text in texts.items() if text == name}
-        local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed)
+        local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed, raises=raises)
     else:
-        local = _with_groups(rows, kinds, texts)
-    return by_keys([local.step()], [keys], f"SELECT {', '.join(out)} FROM input0{by}", columns, "sql(aggregate)", kept)
+        local = _with_groups(rows, kinds, texts, any_raises(node["groupingExpressions"]))
+    query = f"SELECT {', '.join(out)} FROM input0{by}"
+    return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept, raises=raises)
 
 
 def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
@@ -189,26 +192,28 @@ def _find(node: Node, visit: Callable[[Node], Node | None]) -> None:
             _find(child, visit)
 
 
-def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
-    return rows.adding({n: (texts[n], kind) for n, kind in kinds.items() if n not in rows.columns}, "groups")
+def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str], raises: bool) -> Rows:
+    return rows.adding({n: (texts[n], kind) for n, kind in kinds.items() if n not in rows.columns}, "groups", raises)
 
 
-def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
+def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str], raises: bool) -> Rows:
     """One row for each group, of which nothing is wanted but the number."""
     name = planner.names.new("one")
-    items = ", ".join([*(f"{text} AS {n}" for n, text in texts.items()), f"1 AS {name}"])
-    columns = {**kinds, name: "integer"}
-    by = f"GROUP BY {', '.join(texts.values())}" if kinds else "LIMIT 1"
-    local = rows.selecting(items, columns, "partial aggregate", by)
+    one = f"CAST(1 AS INTEGER) AS {name}"
     if not kinds:
-        return by_keys(
-            [local.step()], [()], f"SELECT CAST(1 AS INTEGER) AS {name}", {name: "integer"}, "sql(one row)", None
-        )
-    query = f"SELECT {', '.join(kinds)}, CAST(1 AS INTEGER) AS {name} FROM input0 GROUP BY {', '.join(kinds)}"
-    return by_keys([local.step()], [tuple(kinds)], query, columns, "sql(aggregate)", tuple(kinds))
+        return _constants(planner, rows, [one], {name: "integer"})
+    items = ", ".join(f"{text} AS {n}" for n, text in texts.items())
+    by = f"GROUP BY {', '.join(texts.values())}"
+    local = rows.selecting(items, kinds, "partial aggregate", by, raises=raises)
+    names = ", ".join(kinds)
+    query = f"SELECT {names}, {one} FROM input0 GROUP BY {names}"
+    columns = {**kinds, name: "integer"}
+    return by_keys([local.step()], [tuple(kinds)], query, columns, "sql(aggregate)", tuple(kinds), raises=raises)
 
 
-def _constants(rows: Rows, out: list[str], columns: Columns) -> Rows:
-    """One row of constants, whatever the input has."""
-    none = rows.selecting("*", rows.columns, "nothing", "LIMIT 0")
-    return by_keys([none.step()], [()], f"SELECT {', '.join(out)}", columns, "sql(one row)", None)
+def _constants(planner: Planner, rows: Rows, out: list[str], columns: Columns) -> Rows:
+    """One row of constants, whatever the input has. The input is read all the same: it may raise an error of Spark's."""
+    name = planner.names.new("rows")
+    local = rows.selecting(f"count(*) AS {name}", {name: "long"}, "partial aggregate")
+    query = f"SELECT {', '.join(out)} FROM input0 HAVING count(*) > 0"
+    return by_keys([local.step()], [()], query, columns, "sql(one row)", None)

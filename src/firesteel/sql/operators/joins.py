@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.expressions.raising import any_raises, may_raise
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, checked
 from firesteel.sql.operators.keys import attributes, conjuncts
+from firesteel.sql.operators.relational import filtered
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -38,9 +40,11 @@ _SQL = {
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """``pairs``: expressions of the left and of the right side that are equal (``safe``: nulls, too). ``rest``: what else holds."""
+    """``pairs``: expressions of the left and of the right side that are equal (``safe``: nulls, too), as ``equal`` says. ``rest``: what
+    else holds."""
 
     pairs: list[tuple[Node, Node]]
+    equal: list[Node]
     safe: bool
     rest: list[Node]
 
@@ -54,7 +58,7 @@ def join(planner: Planner, node: Node) -> Rows:
         raise Unsupported("a join whose sides share a column is not taken over")
     condition = _condition(node["condition"], set(left.columns), set(right.columns))
     if not condition.pairs:
-        return _nested(planner, node, how, left, right)
+        return _nested(planner, node, how, left, right, condition)
     plain = not condition.safe and not any(a.type in FLOATS for a, _ in condition.pairs)
     if plain and how != "exists" and (how == "inner" or not condition.rest):
         return _adaptive(planner, how, left, right, condition)
@@ -63,16 +67,16 @@ def join(planner: Planner, node: Node) -> Rows:
 
 def _condition(node: Node | None, left: set[str], right: set[str]) -> _Condition:
     pairs: list[tuple[Node, Node]] = []
+    equal: list[Node] = []
     rest: list[Node] = []
-    safe = False
     for one in conjuncts(node):
         pair = _pair(one, left, right)
         if pair is None:
             rest.append(one)
         else:
             pairs.append(pair)
-            safe = safe or one.cls == "EqualNullSafe"
-    return _Condition(pairs, safe, rest)
+            equal.append(one)
+    return _Condition(pairs, equal, any(one.cls == "EqualNullSafe" for one in equal), rest)
 
 
 def _pair(one: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | None:
@@ -107,7 +111,7 @@ def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[R
         name = planner.names.new("k")
         new[name] = (x.text(key), checked(key.type))
         names.append(name)
-    return rows.adding(new, "keys"), tuple(names)
+    return rows.adding(new, "keys", any_raises(keys)), tuple(names)
 
 
 def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:
@@ -131,39 +135,46 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
         items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
         rows = rows.selecting(items, wanted, "join", passed={n: copies.get(n, n) for n in wanted})
     if condition.rest:
-        x = planner.expressions(sides := [])
-        text = " AND ".join(x.texts(condition.rest))
-        rows = rows.selecting("*", wanted, "filter", f"WHERE {text}", tuple(sides), rows.unchanged, True)
+        rows = filtered(planner, rows, condition.rest)
     return rows
 
 
 def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
     """Of all rows of a key at once."""
     out = _columns(how, node, left.columns, right.columns)
-    text = Expressions().text(node["condition"])
+    text = _text(Expressions(), condition)
     left, left_keys = _keyed(planner, left, [a for a, _ in condition.pairs], own=False)
     right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
     query = _query(how, out, "input0", "input1", text)
     of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
     of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
     inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
-    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, (of_left, of_right))
+    passed, raises = (of_left, of_right), may_raise(node["condition"])
+    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, passed, raises)
 
 
-def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> Rows:
+def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
     """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
     out = _columns(how, node, left.columns, right.columns)
     if how == "full":
-        text = Expressions().text(node["condition"]) if node["condition"] is not None else "true"
+        text = _text(Expressions(), condition)
         query = _query(how, out, "input0", "input1", text)
         return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
     if how == "right":
         how, left, right = "left", right, left
     sides: list[tuple[str, Pipeline]] = []
-    text = planner.expressions(sides).text(node["condition"]) if node["condition"] is not None else "true"
+    text = _text(planner.expressions(sides), condition)
     name = planner.names.new("side")
     sides.append((name, right.step()))
     return Rows(left.step(), out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides))
+
+
+def _text(x: Expressions, condition: _Condition) -> str:
+    """The condition of a pair of rows: what may raise as one CASE, so that none of its parts drops pairs before the others."""
+    rest = x.texts(condition.rest)
+    if any_raises(condition.rest):
+        rest = [f"(CASE WHEN {' AND '.join(rest)} THEN true ELSE false END)"]
+    return " AND ".join([*x.texts(condition.equal), *rest]) or "true"
 
 
 def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:

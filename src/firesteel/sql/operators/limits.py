@@ -35,7 +35,7 @@ def _first(planner: Planner, most: int | None, skipped: int, child: Node) -> Row
         rows = planner.rows(sort["child"])
         order = f"ORDER BY {order_text(sort['order'])}"
         if most is not None:
-            rows = rows.selecting(
+            rows = rows.settled().selecting(
                 "*", rows.columns, f"top {most + skipped}", f"{order} LIMIT {most + skipped}", selective=True
             )
         first = _in_one(rows, f"{order} {_limit(most, skipped)}", most, skipped)

@@ -299,7 +299,7 @@ class _Caller:
         """The rows with the arguments behind their own columns."""
         arguments = self.arguments.values()
         new = {name: (f"CAST({text} AS {engine_type(kind)})", kind) for name, text, kind in arguments}
-        return rows.adding(new, "arguments")
+        return rows.adding(new, "arguments", raises=True)
 
     def seen_arguments(self) -> Seen:
         fields = [pa.field(f"_{i}", self._shown(kind)) for i, (_, _, kind) in enumerate(self.arguments.values())]

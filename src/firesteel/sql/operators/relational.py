@@ -11,6 +11,7 @@ from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
 from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.expressions.raising import any_raises, may_raise
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
 from firesteel.sql.operators.keys import conjuncts
@@ -92,16 +93,28 @@ def projected(
             passed[item.id] = text
     if not columns:  # rows without columns: one is kept, for their number
         kept = next(iter(rows.columns))
-        return rows.selecting(kept, {kept: rows.columns[kept]}, "project")
-    return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides), passed)
+        return rows.settled().selecting(kept, {kept: rows.columns[kept]}, "project")
+    return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides), passed, raises=any_raises(items))
 
 
 def filter(planner: Planner, node: Node) -> Rows:
-    rows = planner.rows(node["child"])
+    return filtered(planner, planner.rows(node["child"]), conjuncts(node["condition"]))
+
+
+def filtered(planner: Planner, rows: Rows, conditions: list[Node]) -> Rows:
+    """The rows for which all conditions hold. Spark computes a condition where those before it hold; the engine as it likes.
+
+    So the conditions up to the last one that may raise are one CASE: none of them drops rows before the others."""
     sides: list[tuple[str, Pipeline]] = []
-    text = planner.expressions(sides).text(node["condition"])
-    selective = any(one.cls != "IsNotNull" for one in conjuncts(node["condition"]))
-    return rows.selecting("*", rows.columns, "filter", f"WHERE {text}", tuple(sides), rows.unchanged, selective)
+    texts = planner.expressions(sides).texts(conditions)
+    selective = any(one.cls != "IsNotNull" for one in conditions)
+    raising = any_raises(conditions)
+    if raising:
+        sure = next(i for i, one in enumerate(conditions) if may_raise(one))
+        texts = [*texts[:sure], f"(CASE WHEN {' AND '.join(texts)} THEN true ELSE false END)"]
+    where = f"WHERE {' AND '.join(texts)}"
+    rows = rows.settled()
+    return rows.selecting("*", rows.columns, "filter", where, tuple(sides), rows.unchanged, selective, raising)
 
 
 def expand(planner: Planner, node: Node) -> Rows:
@@ -118,7 +131,8 @@ def expand(planner: Planner, node: Node) -> Rows:
         columns[planner.names.new("way")] = "integer"
         items.append(f"fs_way AS {next(iter(columns))}")
     ways = ", ".join(f"({k})" for k in range(len(node["projections"])))
-    return rows.selecting(", ".join(items), columns, "expand", f"CROSS JOIN (VALUES {ways}) w(fs_way)")
+    raises = any(map(any_raises, node["projections"]))
+    return rows.selecting(", ".join(items), columns, "expand", f"CROSS JOIN (VALUES {ways}) w(fs_way)", raises=raises)
 
 
 # --- order ---------------------------------------------------------------------------------------------------------

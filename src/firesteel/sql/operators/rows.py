@@ -35,6 +35,8 @@ class Rows:
     """Of the query: by column that of ``pipeline`` which it is, if rows of one value are made of rows of this value alone."""
     selective: bool = False
     """The query is there to drop rows, too."""
+    raises: bool = False
+    """Something in the query may raise an error of Spark's."""
 
     @property
     def unchanged(self) -> dict[str, str]:
@@ -54,27 +56,35 @@ class Rows:
         sides: tuple[tuple[str, Pipeline], ...] = (),
         passed: Mapping[str, str] | None = None,
         selective: bool = False,
+        raises: bool = False,
     ) -> Rows:
         """A query on this one: ``SELECT items FROM it tail``.
 
         ``passed``: by column that of this one which it is, if rows of one value are made of rows of this value alone: they need not
-        be read where the value is not wanted. ``selective``: it is there to drop rows."""
+        be read where the value is not wanted. ``selective``: it is there to drop rows. ``raises``: it computes what may raise an error of
+        Spark's: then each row is read."""
         if items == ", ".join(self.columns) and columns == self.columns and not tail:
             return self
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
         before = {name: name for name in self.pipeline.names} if self.query is None else self.origins
-        origins = {name: before[there] for name, there in (passed or {}).items() if name in columns and there in before}
+        passed = {} if raises or passed is None else passed
+        origins = {name: before[there] for name, there in passed.items() if name in columns and there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
-        return Rows(self.pipeline, columns, query, named, sides, origins, selective)
+        return Rows(self.pipeline, columns, query, named, sides, origins, selective, raises or self.raises)
 
-    def adding(self, new: Mapping[str, tuple[str, Any]], what: str) -> Rows:
+    def settled(self) -> Rows:
+        """These rows, for a query that drops some of them. What may raise an error is a step of its own before it: no rule of the engine's
+        optimiser drops rows of another statement."""
+        return Rows(self.step(), self.columns) if self.raises else self
+
+    def adding(self, new: Mapping[str, tuple[str, Any]], what: str, raises: bool = False) -> Rows:
         """The same rows with these columns behind their own: text and type by name."""
         if not new:
             return self
         items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
         columns = {**self.columns, **{name: kind for name, (_, kind) in new.items()}}
         copies = {name: text for name, (text, _) in new.items() if text in self.columns}
-        return self.selecting(items, columns, what, passed={**self.unchanged, **copies})
+        return self.selecting(items, columns, what, passed={**self.unchanged, **copies}, raises=raises)
 
     def _as_query(self) -> Rows:
         names = ", ".join(self.columns)
@@ -109,14 +119,17 @@ def by_keys(  # noqa: PLR0917
     kind: str,
     kept: tuple[str, ...] | None,
     passed: tuple[Mapping[str, str], ...] | None = None,
+    raises: bool = False,
 ) -> Rows:
     """A step on all rows of its keys: ``query`` reads ``input0``, ``input1``. Without keys: one subtask reads all.
 
-    ``kept``: the keys, if they are columns of what comes out. ``passed``: as of :class:`SqlOfKeys`; None: the kept keys."""
+    ``kept``: the keys, if they are columns of what comes out. ``passed``: as of :class:`SqlOfKeys`; None: the kept keys. ``raises``: the
+    query computes what may raise an error of Spark's: then all rows are read."""
     schema = schema_of(columns)
     ship = ShipStrategy.HASH if keys[0] else ShipStrategy.GLOBAL
     edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(inputs, keys, strict=True))
     passed = ({key: key for key in kept or ()},) if passed is None else passed
+    passed = tuple({} for _ in passed) if raises else passed
     operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed)
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
     return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from firesteel.sql.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
+from firesteel.sql.expressions.raising import any_raises
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, carried, checked, engine_type
 from firesteel.sql.operators.relational import order_text
@@ -38,7 +39,8 @@ def window(planner: Planner, node: Node) -> Rows:
         columns[item.id] = carried(item.type)
         items.append(f"CAST({x.text(item)} AS {engine_type(item.type)}) AS {item.id}")
     query = f"SELECT {', '.join(items)} FROM input0"
-    return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept)
+    raises = any_raises(node["windowExpressions"])
+    return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept, raises=raises)
 
 
 _KEY = "part"
@@ -56,7 +58,7 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, K
         text, kind, name = x.text(part), checked(part.type), planner.names.new(_KEY)
         new[name] = (f"({text} + 0)" if kind in FLOATS else text, kind)
         names.append(name)
-    return rows.adding(new, "keys"), tuple(dict.fromkeys(names))
+    return rows.adding(new, "keys", any_raises(parts)), tuple(dict.fromkeys(names))
 
 
 def function_text(node: Node, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function

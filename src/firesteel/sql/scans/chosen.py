@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
+from firesteel.sql.expressions.raising import may_raise
 from firesteel.sql.operators.keys import conjuncts
 from firesteel.sql.plans.nodes import Node, walk
 
@@ -16,8 +18,10 @@ class Chosen:
     filters: tuple[Node, ...] = ()
 
     def conditions(self) -> list[Node]:
-        """Each is true of every row that is wanted."""
-        return [one for each in self.filters for one in conjuncts(each["condition"])]
+        """Each is true of every row that is wanted. Those after one that may raise an error of Spark's are not among them: it is computed for
+        the rows that they drop, too."""
+        in_order = (one for each in reversed(self.filters) for one in conjuncts(each["condition"]))
+        return list(takewhile(lambda one: not may_raise(one), in_order))
 
 
 def chosen(root: Node) -> dict[int, Chosen]:

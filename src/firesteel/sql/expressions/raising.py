@@ -1,0 +1,178 @@
+"""Expressions that may raise an error of Spark's: no row may be dropped before they are computed.
+
+An expression that is not known to raise never is taken for one that may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from firesteel.sql.expressions.texts import eval_mode
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, is_text
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+
+def may_raise(node: Node) -> bool:
+    """Return whether Spark may raise an error for some row when it computes the expression.
+
+    Subqueries are not looked at: they are computed whatever happens to the rows.
+    """
+    if node.cls in ("ScalarSubquery", "TryEval"):
+        return False
+    if node.cls not in _NEVER:
+        rule = _SOMETIMES.get(node.cls)
+        if rule is None or rule(node):
+            return True
+    return any_raises(node.nodes())
+
+
+def any_raises(nodes: Iterable[Node]) -> bool:
+    return any(map(may_raise, nodes))
+
+
+_NAMES = """
+AttributeReference Alias Literal NamedLambdaVariable LambdaFunction OuterReference And Or Not IsNull IsNotNull In InSet If
+CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least IsNaN NaNvl
+KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull NormalizeNaNAndZero DynamicPruningSubquery
+Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
+BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
+Ascii BitLength Chr Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Like Lower Upper Md5
+OctetLength Overlay Reverse RLike Sha1 Sha2 StringInstr StringLPad StringLocate StringRPad StringReplace StringSplit
+StringTranslate StringTrim StringTrimLeft StringTrimRight Substring SubstringIndex
+Year Quarter Month DayOfMonth DayOfWeek DayOfYear WeekDay WeekOfYear YearOfWeek Hour Minute Second SecondWithFraction
+DayName MonthName DateFormatClass LastDay TruncDate TruncTimestamp DateAdd DateSub DateDiff UnixDate UnixMicros UnixMillis
+UnixSeconds DateFromUnixDate ExtractANSIIntervalDays ExtractANSIIntervalHours ExtractANSIIntervalMinutes
+ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears
+CreateArray CreateNamedStruct GetStructField GetArrayStructFields Size ArrayContains ArrayDistinct ArrayExcept ArrayExists
+ArrayFilter ArrayForAll ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayTransform ArrayUnion
+ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter
+AggregateExpression Complete Count Max Min First Last StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
+WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast SpecifiedWindowFrame RowFrame
+RangeFrame UnboundedPreceding UnboundedFollowing CurrentRow RowNumber Rank DenseRank PercentRank CumeDist NTile Lag Lead
+NthValue NumericEvalContext EvalMode ANSI LEGACY TRY
+"""
+_NEVER = frozenset(_NAMES.split())
+"""Columns, constants, choices, and functions of numbers, texts, bytes, times, nested values; aggregates and windows, and what their trees
+hold."""
+
+
+def _is_ansi(node: Node) -> bool:
+    """True also where the mode is not known."""
+    try:
+        return eval_mode(node) == "ANSI"
+    except Unsupported:
+        return True
+
+
+def _overflows(node: Node) -> bool:
+    """Sums, differences, products: floats never, decimals, in every mode, where their type has no room for each digit."""
+    if node.type in FLOATS:
+        return False
+    a, b = decimal_of(node["left"].type), decimal_of(node["right"].type)
+    if a is None or b is None:
+        return _is_ansi(node)
+    (p1, s1), (p2, s2) = a, b
+    digits = p1 + p2 + 1 if node.cls == "Multiply" else max(p1 - s1, p2 - s2) + max(s1, s2) + 1
+    return digits > 38
+
+
+def _divides(node: Node) -> bool:
+    """By zero, or a quotient of too many digits."""
+    if not _is_ansi(node):
+        return False
+    by = node["right"]
+    if by.cls != "Literal" or by["value"] is None or float(by["value"]) == 0:
+        return True
+    if node.cls == "IntegralDivide":  # the least number by -1
+        return float(by["value"]) == -1
+    a, b = decimal_of(node["left"].type), decimal_of(by.type)
+    if node.cls != "Divide" or a is None or b is None:
+        return False
+    (p1, s1), (p2, s2) = a, b
+    return p1 - s1 + s2 + max(6, s1 + p2 + 1) > 38
+
+
+def _negates(node: Node) -> bool:
+    """The least integer has no opposite."""
+    kind = node["child"].type
+    if kind in FLOATS or decimal_of(kind) is not None:
+        return False
+    mode = node.get("failOnError")
+    return mode is not False if isinstance(mode, bool) else _is_ansi(node)
+
+
+def _rounds(node: Node) -> bool:
+    """Integers to tens, hundreds, and decimals that may get one digit more than there is room for."""
+    kind = node["child"].type
+    if kind in INTEGERS:
+        scale = node["scale"]
+        return scale.cls != "Literal" or scale["value"] is None or int(scale["value"]) < 0
+    found = decimal_of(kind)
+    return found is not None and found[0] > 37
+
+
+def _casts(node: Node) -> bool:
+    return _is_ansi(node) and not _fits(node["child"].type, node.type)
+
+
+def _fits(kind: Any, to: Any) -> bool:  # noqa: PLR0911 - one for each family
+    """Return whether each value of a type has one of the other."""
+    if kind == to or (to == "string" and isinstance(kind, str)):
+        return True
+    if not isinstance(kind, str) or not isinstance(to, str):
+        return False
+    wanted, given = decimal_of(to), decimal_of(kind)
+    if kind in INTEGERS and to in INTEGERS:
+        return INTEGERS.index(kind) <= INTEGERS.index(to)
+    if kind in INTEGERS and wanted:
+        return wanted[0] - wanted[1] >= _DIGITS[kind]
+    if given and wanted:
+        carried = 1 if wanted[1] < given[1] else 0
+        return wanted[0] - wanted[1] >= given[0] - given[1] + carried
+    if to in FLOATS:
+        return kind in INTEGERS or kind in FLOATS or given is not None or kind in ("boolean", "timestamp")
+    if to == "boolean":
+        return not is_text(kind)
+    if kind == "boolean":
+        return to in INTEGERS
+    return (kind, to) in (("timestamp", "date"), ("timestamp_ntz", "date"), ("timestamp", "long"), ("string", "binary"))
+
+
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def _adds_up(node: Node) -> bool:
+    """Sums and averages: of integers below 64 bits no table has enough rows, nor of decimals whose sums have ten digits more."""
+    kind = node["child"].type
+    if kind in FLOATS:
+        return False
+    if kind in INTEGERS:
+        return node.cls == "Sum" and kind == "long" and _is_ansi(node)
+    found = decimal_of(kind)
+    return found is None or found[0] > 28
+
+
+def _fails_on_error(node: Node) -> bool:
+    return node.get("failOnError") is not False
+
+
+_SOMETIMES: dict[str, Callable[[Node], bool]] = {
+    "Add": _overflows,
+    "Subtract": _overflows,
+    "Multiply": _overflows,
+    "Divide": _divides,
+    "IntegralDivide": _divides,
+    "Remainder": _divides,
+    "Pmod": _divides,
+    "UnaryMinus": _negates,
+    "Abs": _negates,
+    "Round": _rounds,
+    "BRound": _rounds,
+    "RoundCeil": _rounds,
+    "RoundFloor": _rounds,
+    "Cast": _casts,
+    "Sum": _adds_up,
+    "Average": _adds_up,
+    "GetArrayItem": _fails_on_error,
+}
