@@ -26,7 +26,7 @@ NARROWED = {
     "two columns": "SELECT f.v FROM fact f JOIN (SELECT k, day FROM dim WHERE w > 7) d ON f.k = d.k AND f.day = d.day",
     "semi": f"SELECT f.v FROM fact f WHERE f.k IN (SELECT k FROM {CHOSEN}) AND f.v % 3 = 0",
     "right": f"SELECT f.v, d.w FROM fact f RIGHT JOIN {CHOSEN} ON f.k = d.k",
-    "groups": f"SELECT f.*, d.w FROM (SELECT k, sum(v) AS s, count(*) AS c FROM fact GROUP BY k) f JOIN {CHOSEN} ON f.k = d.k",
+    "groups": f"SELECT f.*, d.w FROM (SELECT k, max(v) AS s, count(*) AS c FROM fact GROUP BY k) f JOIN {CHOSEN} ON f.k = d.k",
     "groups that keep some": f"SELECT f.*, d.w FROM (SELECT k, max(v) AS s FROM fact GROUP BY k HAVING count(*) > 90) f JOIN {CHOSEN} ON f.k = d.k",
     "whole groups": f"SELECT f.*, d.w FROM (SELECT k, count(DISTINCT day) AS s FROM fact GROUP BY k) f JOIN {CHOSEN} ON f.k = d.k",
     "windows": f"SELECT f.*, d.w FROM (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v) AS r FROM fact) f JOIN {CHOSEN} ON f.k = d.k WHERE r < 3",
@@ -40,6 +40,7 @@ WHOLE = {
     "full": f"SELECT f.v, d.w FROM fact f FULL JOIN {CHOSEN} ON f.k = d.k",
     "limits": f"SELECT f.v FROM (SELECT k, v FROM fact ORDER BY v, k LIMIT 100) f JOIN {CHOSEN} ON f.k = d.k",
     "windows of others": f"SELECT f.r FROM (SELECT k, rank() OVER (PARTITION BY day ORDER BY v) AS r FROM fact) f JOIN {CHOSEN} ON f.k = d.k",
+    "sums that may overflow": f"SELECT f.*, d.w FROM (SELECT k, sum(v) AS s FROM fact GROUP BY k) f JOIN {CHOSEN} ON f.k = d.k",
     "computed": f"SELECT f.v FROM (SELECT k + 1 AS k, v FROM fact) f JOIN {CHOSEN} ON f.k = d.k",
     "groups of others": f"SELECT f.*, d.w FROM (SELECT max(k) FILTER (WHERE k < 19) AS k, day FROM fact GROUP BY day) f JOIN {CHOSEN} ON f.k = d.k",
 }

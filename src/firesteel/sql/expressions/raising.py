@@ -18,7 +18,7 @@ def may_raise(node: Node) -> bool:
 
     Subqueries are not looked at: they are computed whatever happens to the rows.
     """
-    if node.cls in ("ScalarSubquery", "TryEval"):
+    if node.cls in ("ScalarSubquery", "DynamicPruningSubquery", "TryEval"):
         return False
     if node.cls not in _NEVER:
         rule = _SOMETIMES.get(node.cls)
@@ -34,7 +34,7 @@ def any_raises(nodes: Iterable[Node]) -> bool:
 _NAMES = """
 AttributeReference Alias Literal NamedLambdaVariable LambdaFunction OuterReference And Or Not IsNull IsNotNull In InSet If
 CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least IsNaN NaNvl
-KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull NormalizeNaNAndZero DynamicPruningSubquery
+KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull NormalizeNaNAndZero
 Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
 BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
 Ascii BitLength Chr Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Like Lower Upper Md5
