@@ -13,6 +13,7 @@ import msgspec
 
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError
 from firesteel.scheduler.streaming.records import StreamStatus as StreamStatus  # noqa: PLC0414 - what an answer holds
+from firesteel.scheduler.streaming.wanted.requirements import check_partitions
 
 MAX_REQUEST = 1 << 16
 MAX_ANSWER = 1 << 22
@@ -32,6 +33,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     lower: int | None = None
     upper: int | None = None
     parallelism: int | None = None
+
+
+def rescaling(parallelism: int | None) -> Request:
+    """A request for so many partitions; None: for what the scheduler wants. Raises UsageError unless a stream can have so many."""
+    if parallelism is not None:
+        check_partitions(parallelism)
+    return Request(call=Call.RESCALE, parallelism=parallelism)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -36,7 +36,7 @@ def test_an_older_pyspark_is_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr(pyspark, "__version__", "3.4.4")
     with pytest.raises(UsageError, match=r"Installed is Spark 3\.4\.4") as told:
         _ = ExecutionEnvironment(master="local[1]").spark
-    assert "docs/versions.md" in str(told.value)
+    assert "pip install 'pyspark>=3.5,<5'" in str(told.value)
 
 
 def test_streams_need_spark_4():

@@ -174,18 +174,16 @@ def rescale(
     as_json: AsJson = False,
 ) -> None:
     """Rescale a stream at its next checkpoint."""
-    from firesteel.control.messages import Call, Request
-    from firesteel.scheduler.streaming.wanted.requirements import check_partitions
+    from firesteel.control.messages import rescaling
 
-    if parallelism is not None:
-        check_partitions(parallelism)
+    request = rescaling(parallelism)
     with connect(name) as client:
         agree(client.entry, name, "Rescale", yes)
         before = client.status()
         if parallelism is not None and before.parallelism == parallelism == before.wanted:
             show(as_json_text(before) if as_json else f"{_whose(before)}: it has {parallelism} partitions already.")
             return
-        after = client.call(Request(call=Call.RESCALE, parallelism=parallelism))
+        after = client.call(request)
         if wait:
             after = _until_rescaled(client, before, parallelism)
     show(as_json_text(after) if as_json else _rescaled(before, after, wait))
