@@ -19,7 +19,7 @@ from firesteel.journal.listing import listed
 from firesteel.options import Options
 from firesteel.recovery.takeover import find_job
 from firesteel.recovery.uses import end_uses
-from firesteel.spark.recovery import resuming
+from firesteel.spark.recovery import gate, resuming
 from firesteel.spark.recovery.corrections import reused
 from firesteel.spark.recovery.gate import LogGate
 from firesteel.spark.storage.directories import Place
@@ -121,6 +121,23 @@ def test_a_step_that_uses_what_is_not_known_to_be_pure_runs_again(runs, caplog, 
     assert said == [f"'from_arrow -> bonus' {why}: its results are computed again in every job."]
     cell(runs, reading, **{"firesteel.results.pure": "configparser,pyarrow.parquet.write_table"})
     assert cell(runs, reading, **{"firesteel.results.pure": "configparser,pyarrow.parquet.write_table"})[1] == set()
+
+
+def test_a_step_that_is_seen_to_open_a_file_runs_again(runs, caplog, monkeypatch):
+    """Of all its subtasks, though one of them does. Its source looks pure."""
+    monkeypatch.setattr(gate, "_said", set())
+    hidden = """        if batch["h"][0].as_py() == 0:
+            getattr(more, "".join(["__buil", "tins__"]))["open"](f"{FOLDER}/in/0.parquet").close()
+"""
+    marks = '        mark("bonus", batch["h"][0].as_py())\n'
+    opening = FIXED.replace(marks, f"{marks}{hidden}")
+    cell(runs, opening)
+    began = runs.began()["bonus"]
+    assert cell(runs, opening) == (expected(), {"bonus", "last"}) and runs.began()["bonus"] == began
+    saw = f"opened '{runs.folder}/in/0.parquet' in extra while it ran"
+    assert f"'from_arrow -> bonus' runs: {saw}." in reasons(runs)
+    said = [one.getMessage() for one in caplog.records if "computed again" in one.getMessage()]
+    assert said == [f"'from_arrow -> bonus' {saw}: its results are computed again in every job."]
 
 
 def waiting(text):

@@ -93,7 +93,7 @@ def reports(draw, n):
     )
     counts = st.dictionaries(st.text(max_size=3), WHOLE, max_size=2)
     samples = st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2)
-    step = st.builds(StepReport, st.text(max_size=3), counts, st.one_of(st.none(), WHOLE), samples)
+    step = st.builds(StepReport, st.text(max_size=3), counts, st.one_of(st.none(), WHOLE), samples, st.text(max_size=3))
     return ev.ExecutionReports(
         *(draw(column(n)) for column in (ints, floats, floats, floats, ints, ints, ints)),
         draw(st.one_of(st.none(), of_class(Names, n))),

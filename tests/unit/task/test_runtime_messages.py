@@ -34,6 +34,7 @@ STEPS = st.lists(
         st.dictionaries(st.sampled_from([CALLS, ERRORS, SET_UPS]), COUNT),
         st.none() | COUNT,
         st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=2),
+        st.text(max_size=5),
     ),
     max_size=2,
 )

@@ -30,6 +30,8 @@ MOST_OF_ONE = frozenset({SET_UP_BYTES})
 """Of these the largest of one execution counts; all others are added up."""
 SAMPLED, SAMPLED_FILE = "sampledBytes", "sampledFileBytes"
 """Plain bytes of rows that were looked at, and what they are in a file."""
+OPENED = "while it ran"
+"""The end of ``StepReport.opened``."""
 MOST_SAMPLES = 5
 """Of one step in one subtask."""
 
@@ -37,12 +39,13 @@ MOST_SAMPLES = 5
 @dataclass(slots=True)
 class StepReport:
     """Of one step in one execution. ``max_errors``: the most that the whole job may have; None: any number. ``samples``: (row, error)
-    as text."""
+    as text. ``opened``: what a function opened (``firesteel.task.executor.openings``), in words that follow the step's name."""
 
     step: str
     counts: dict[str, int] = field(default_factory=dict[str, int])
     max_errors: int | None = None
     samples: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    opened: str = ""
 
     def add(self, counter: str, by: int = 1) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + by
@@ -55,14 +58,16 @@ def failed(errors: int, counts: Mapping[str, int]) -> str:
 
 def encode(reports: Iterable[StepReport]) -> bytes:
     """Empty: there are none."""
-    found = [[one.step, one.counts, one.max_errors, one.samples] for one in reports]
+    found = [
+        [one.step, one.counts, one.max_errors, one.samples, *([one.opened] if one.opened else [])] for one in reports
+    ]
     return json.dumps(found).encode() if found else b""
 
 
 def decode(data: bytes) -> tuple[StepReport, ...]:
     return tuple(
-        StepReport(step, counts, most, [(row, error) for row, error in samples])
-        for step, counts, most, samples in (json.loads(data) if data else ())
+        StepReport(step, counts, most, [(row, error) for row, error in samples], *opened)
+        for step, counts, most, samples, *opened in (json.loads(data) if data else ())
     )
 
 

@@ -51,6 +51,8 @@ class EarlierJob:
     finished: list[FinishedExecution] = field(default_factory=list[FinishedExecution])
     parallelism: dict[int, int] = field(default_factory=dict[int, int])
     at: float = 0.0
+    opened: dict[int, str] = field(default_factory=dict[int, str])
+    """By vertex, what its function was seen to open (``StepReport.opened``). Its executions have no key."""
 
     def subtasks(self, vertex: int) -> int:
         """The number of its subtasks that have finished."""
@@ -70,13 +72,14 @@ def earlier_job(entries: Iterable[Sequence[AnyLogRecord]]) -> EarlierJob:
     for record in (record for entry in entries for record in entry):
         fold.take(record)
     found = [one for one in fold.finished() if not fold.is_lost(one)]
-    return EarlierJob(found, fold.parallelism, fold.at)
+    return EarlierJob(found, fold.parallelism, fold.at, fold.opened)
 
 
 class _Fold:
     def __init__(self) -> None:
         self.parallelism: dict[int, int] = {}
         self.at = 0.0
+        self.opened: dict[int, str] = {}
         self._inputs: dict[Execution, bytes] = {}
         self._known: dict[Execution, Identified] = {}
         self._events: list[e.ExecutionsFinished] = []
@@ -106,6 +109,8 @@ class _Fold:
         match event:
             case e.ExecutionsFinished():
                 self._events.append(event)
+                seen = (report.opened for own in event.reports.steps for report in own if report.opened)
+                self.opened.update((event.vertex, words) for words in seen)
             case e.PartitionsLost():
                 columns = event.partitions, event.attempts, event.tokens
                 places = zip(*(column.tolist() for column in columns), strict=True)
@@ -133,8 +138,9 @@ class _Fold:
             for place, (subtask, attempt, token) in enumerate(zip(*columns, strict=True)):
                 execution = (event.vertex, subtask, attempt)
                 known, read = self._known.get(execution), self._inputs.get(execution)
-                is_known = known is not None and known.identity and read is not None
-                key = execution_key(known.identity, read) if is_known else b""  # pyright: ignore
+                key = b""
+                if known is not None and known.identity and read is not None and event.vertex not in self.opened:
+                    key = execution_key(known.identity, read)
                 yield FinishedExecution(
                     *execution, token, key, () if known is None else tuple(known.datasets), event, place
                 )

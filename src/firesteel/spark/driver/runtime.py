@@ -250,6 +250,7 @@ def _made(
         failed_rows=options[FAILED_ROWS],
         engine=None if ours else engine_of(context, programs.values(), there=there.engine),
         modules=beside,
+        watch=None if opened is None else opened.watch(options),
         token_base=token_base,
     )
     queueing = () if queue is None else (queue,)

@@ -7,6 +7,7 @@ process is done at once, as long as nothing before it waits. A job without a log
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,6 +44,9 @@ from firesteel.spark.driver.serialise import dumps
 HARMLESS = (Record, SetTimer, CancelTimer)
 """Commands whose effect goes with the driver's process, but for the journal, which a resumed job writes anew."""
 
+_log = logging.getLogger("firesteel.recovery")
+_said: set[tuple[str, str]] = set()
+"""Steps and functions of which this process has said that they open something."""
 Execute = Callable[[Command], None]
 Put = Callable[[Any], None]
 Now = Callable[[], float]
@@ -175,6 +179,8 @@ class LogGate:
             for command in commands:
                 self._without_log(command)
             return
+        if self._retains and isinstance(event, ev.ExecutionsFinished):
+            _say_opened(event)
         awaited = not all(isinstance(command, HARMLESS) for command in commands)
         entry = self._writer.append(self._entry(event, commands), awaited=awaited)
         for command in commands:
@@ -239,6 +245,15 @@ class LogGate:
         except OSError:
             return False
         return True
+
+
+def _say_opened(event: ev.ExecutionsFinished) -> None:
+    """Names each function that was seen to open something, once in this process."""
+    for report in (report for own in event.reports.steps for report in own if report.opened):
+        function = report.step, report.opened.rpartition(" in ")[2]
+        if function not in _said:
+            _said.add(function)
+            _log.warning("'%s' %s: its results are computed again in every job.", report.step, report.opened)
 
 
 def _but_releases(execute: Execute) -> Execute:

@@ -22,6 +22,7 @@ from firesteel.humanize import plural
 from firesteel.options import (
     RECOVERY_MODE,
     RECOVERY_RESUME,
+    RESULTS_PURE,
     RESULTS_REUSE,
     RETAIN_ON_FAILURE,
     RETAIN_ON_SUCCESS,
@@ -80,6 +81,7 @@ from firesteel.spark.recovery.sink_log import last_step, sink_steps, stays_out
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder
 from firesteel.spark.storage.reaching import told_of
+from firesteel.task.executor.openings import Watch
 
 _log = logging.getLogger("firesteel.recovery")
 _said: set[str] = set()
@@ -122,6 +124,13 @@ class Opened:
             plan = self.same.found.header.plan
             return Before(plan.at, plan.after, tuple(plan.uses))
         return FROM_NOTHING if self.earlier is None else self.earlier.before
+
+    def watch(self, options: Options) -> Watch | None:
+        """For the workers: the vertices whose results may be kept."""
+        if self.prints.job is None:
+            return None
+        kept = (vertex for vertex, one in enumerate(self.prints.job.vertices) if not one.unprovable)
+        return Watch(options[RESULTS_PURE] or (), frozenset(kept))
 
     def given(self, given: Given) -> Given:
         """All that the scheduler of a new job is made with. A job that uses what earlier ones have left decides as those did."""

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from firesteel.task.engine.package import EnginePackage
 from firesteel.task.executor.modules import ModuleSource
+from firesteel.task.executor.openings import Watch
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -100,6 +101,8 @@ class JobInformation:
     """The driver's, of a job with fragments whose workers may have other packages."""
     modules: tuple[ModuleSource, ...] = ()
     """The user's own, by name."""
+    watch: Watch | None = None
+    """None: nothing of the job is kept for others."""
     token_base: int = 0
     """Of the driver (:func:`new_token_base`)."""
 

@@ -43,6 +43,7 @@ from firesteel.task.executor.messages import (
     encode,
 )
 from firesteel.task.executor.modules import take_in
+from firesteel.task.executor.openings import watched
 from firesteel.task.executor.place import Place, here
 from firesteel.task.executor.scratch import empty, scratch_of, shared_of, users_shared_of
 from firesteel.task.executor.slots import resources, retiring
@@ -260,7 +261,9 @@ class _Task:
             for execution in self._executions:
                 execution.running_at = time.time()
             try:
-                return run.run()
+                with watched(job.watch, [execution.part.vertex.load() for execution in self._executions]) as opened:
+                    self._executions[0].opened = opened
+                    return run.run()
             finally:
                 self._culprit = run.culprit or 0
         finally:
@@ -284,6 +287,7 @@ class _Execution:
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
         self.place = here()
+        self.opened: list[str] = []
 
     @staticmethod
     def _token(job: Blob, task: int) -> int:
@@ -342,7 +346,8 @@ class _Execution:
     def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
-        reports = step_reports.encode([*outcome.reports, *self._held()])
+        opened = [step_reports.StepReport(self.name, opened=words) for words in self.opened]
+        reports = step_reports.encode([*outcome.reports, *self._held(), *opened])
         return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
 
     def _held(self) -> Iterator[step_reports.StepReport]:

@@ -144,7 +144,11 @@ def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = Fals
     except ValueError as error:
         raise DamagedLogError(f"The log of job {found.job_id} has an event that cannot be read: {error}.") from error
     now, then = (lines_of(header, sinks_run=sinks_run) for header in (present, found.header))
-    return Correction(found, earlier, now.names, now.inputs, matches(then, now))
+    prints = [
+        replace(one, unprovable=(*one.unprovable, earlier.opened[vertex])) if vertex in earlier.opened else one
+        for vertex, one in enumerate(then.prints)
+    ]
+    return Correction(found, earlier, now.names, now.inputs, matches(replace(then, prints=prints), now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from firesteel.compile.identity.digests import digest
 from firesteel.compile.identity.facts import VertexPrint, differences
+from firesteel.model.steps.reports import OPENED
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def _why(then: Lines, now: Lines, vertex: int, before: Sequence[Match]) -> str:
         why = "is new"
     elif all(found):
         why = min(found, key=len)[0]
+    elif opened := [why for one in namesakes for why in one.unprovable if why.endswith(OPENED)]:
+        why = opened[0]
     elif again:
         why = f"reads '{again[0]}', which runs again"
     elif own.input is None:
