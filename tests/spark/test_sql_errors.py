@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -53,6 +54,8 @@ b + 1Y; 1Y + b; s + 1S; i + 1; 1 + i; i - -1; -1 - i0 - 1; i0 - 1; l + 1L; 1L + 
 10 / z; 10 % z; 10 div z; pmod(10, z); l0 div (z - 1); i0 % z; f / z
 CAST(l AS INT); CAST(i AS TINYINT); CAST(s AS TINYINT); CAST(f AS INT); CAST(f AS BIGINT); CAST(t AS INT); CAST(t AS DECIMAL(6, 2))
 CAST(t AS DOUBLE); CAST(e AS DECIMAL(5, 2)); CAST(i AS DECIMAL(5, 0)); CAST(e AS INT) * 100; CAST(d AS BIGINT); month(CAST(u AS DATE))
+3 * int(INTERVAL '1' DAY * i > INTERVAL '2' DAY); 3 * int(i * INTERVAL '9' MONTH > INTERVAL '2' MONTH)
+3 * int(make_dt_interval(i, 0, 0, 0) > INTERVAL '2' DAY); 3 * int(make_ym_interval(i, 0) > INTERVAL '2' YEAR)
 month(make_date(2024, m, 1)); a[m - 1 - 9 * int(m > 12)]; a[z - 1]; element_at(a, m); element_at(a, z); size(sequence(1, 3, z))
 """
 PLACES = """
@@ -73,7 +76,7 @@ SELECT 1 AS one FROM e WHERE X > 0 HAVING 1 < 2; SELECT DISTINCT 1 AS one FROM e
 SELECT count(*) AS n FROM (SELECT 1 FROM e WHERE X > 0 HAVING true); SELECT count(*) AS n FROM e WHERE X > 0; SELECT 1 AS n FROM e GROUP BY X
 SELECT e.k FROM e JOIN o ON e.k = o.k AND X > o.w; SELECT e.k FROM e JOIN o ON X = o.w; SELECT e.k FROM e LEFT JOIN o ON X = o.w
 SELECT e.k, o.w FROM e LEFT JOIN o ON e.k = o.k AND X > o.w; SELECT e.k FROM e JOIN o ON X > o.w; SELECT e.k, o.k FROM e FULL JOIN o ON e.g = o.k AND X > o.w
-SELECT e.k FROM e LEFT JOIN o ON e.g = o.k AND X > o.w AND o.w > 50; SELECT o.k FROM o LEFT JOIN e ON e.g = o.k AND X > 1 AND e.k > o.w
+SELECT e.k FROM e JOIN o ON X <> o.w ORDER BY e.k LIMIT 2; SELECT e.k FROM e LEFT JOIN o ON e.g = o.k AND X > o.w AND o.w > 50; SELECT o.k FROM o LEFT JOIN e ON e.g = o.k AND X > 1 AND e.k > o.w
 SELECT k FROM e WHERE EXISTS (SELECT 1 FROM o WHERE o.k = e.g AND X > o.w); SELECT k FROM e WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.k = e.g AND X > o.w)
 SELECT k FROM e WHERE X IN (SELECT w FROM o); SELECT k FROM o WHERE w IN (SELECT X FROM e); SELECT q.x FROM (SELECT k, X AS x FROM e) q JOIN o ON q.k = o.k
 SELECT q.k FROM (SELECT k FROM e WHERE X > 1) q JOIN o ON q.k = o.k; SELECT q.x FROM (SELECT g, sum(X) AS x FROM e GROUP BY g) q JOIN o ON q.g = o.k
@@ -146,7 +149,7 @@ def tried(kit: Kit, pairs) -> tuple[list[str], Counter[str]]:
     for ansi, some in itertools.groupby(pairs, key=lambda pair: pair[2]):
         kit.spark.conf.set("spark.sql.ansi.enabled", ansi)
         for kind, place, _ in some:
-            text = place.replace("X", f"({kind})")
+            text = re.sub(r"\bX\b", lambda _, kind=kind: f"({kind})", place)
             found = kit.held(text, told)
             if found:
                 wrong.append(f"ansi {ansi}: {found}")

@@ -150,6 +150,14 @@ def test_any_row_groups_of_a_file(tmp_path):
     assert text.count("read_parquet") == 1 and "file_row_number >= 0 AND file_row_number < 100" in text
 
 
+def test_a_file_that_is_listed_twice_is_read_twice(tmp_path):
+    pq.write_table(pa.table({"n": list(range(40))}), tmp_path / "a.parquet", row_group_size=10)
+    step, path = fragment("SELECT n FROM input", pa.schema({"n": pa.int64()})), str(tmp_path / "a.parquet")
+    files = [FileRows(path, ((0, 10), (20, 30)), 20, 0), FileRows(path, ((0, 10), (10, 20), (20, 30)), 30, 0)]
+    got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
+    assert sorted(got) == sorted([*range(10), *range(20, 30), *range(30)])
+
+
 def test_no_splits(source, tmp_path):
     step = fragment("SELECT count(*) AS c FROM input", source.schema)
     assert plain(step.apply_files(source.files([]), context(tmp_path))) == ["(0,)"]

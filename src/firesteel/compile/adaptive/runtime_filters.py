@@ -2,7 +2,8 @@
 
 From each side of a join whose rows come out only where they match, a key column is followed back to the source that it comes from:
 through projections, filters, unions, and joins that hand it on. Whatever else looks at rows on the way, or reads them beside the join, ends
-the search. An expression on the way that raises on a row does not when the row is not read: it would have matched nothing.
+the search. A query of Spark's that may raise an error ends it, too. A column expression of the user's own steps may not: it raises nothing for a
+row that is not read.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import eval_mode, left_to_spark, once, scaled, shared, unscaled
+from firesteel.sql.expressions.texts import eval_mode, in_wider, left_to_spark, once, scaled, shared, unscaled
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -34,19 +34,10 @@ def _sum(sign: str) -> Callable[[Expressions, Node], str]:
         if decimal_of(kind):
             return _decimal_sum(x, n, sign)
         if kind in INTEGERS or is_days(kind) or is_months(kind):
-            return _in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
+            return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
         raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
 
     return rule
-
-
-def _in_wider(kind: Any, text: Callable[[str], str]) -> str:
-    """An integer computed in a type that holds each result; the cast back ends the fragment where the result does not fit.
-
-    So the engine may rearrange sums with constants: ``i + 2147483640 > 5`` as ``i > 5 - 2147483640`` loses no overflow."""
-    if kind in ("byte", "short", "integer") or is_months(kind):
-        return f"CAST({text('BIGINT')} AS {'INTEGER' if is_months(kind) else engine_type(kind)})"
-    return f"CAST({text('HUGEINT')} AS BIGINT)"
 
 
 def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
@@ -63,7 +54,7 @@ def _product(x: Expressions, n: Node) -> str:
     if kind in FLOATS:
         return f"({x.text(a)} * {x.text(b)})"
     if kind in INTEGERS:
-        return _in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) * CAST({x.text(b)} AS {wide})")
+        return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) * CAST({x.text(b)} AS {wide})")
     (p1, s1), (p2, s2), _ = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
     if s1 + s2 > 38:
         raise Unsupported("a product of decimals with over 38 decimal places is not taken over")
@@ -190,7 +181,7 @@ def _negative(x: Expressions, n: Node) -> str:
     if kind in FLOATS or decimal_of(kind):
         return f"(-{x.text(n['child'])})"
     if kind in INTEGERS or is_days(kind) or is_months(kind):
-        return _in_wider(kind, lambda wide: f"-CAST({x.text(n['child'])} AS {wide})")
+        return in_wider(kind, lambda wide: f"-CAST({x.text(n['child'])} AS {wide})")
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from firesteel.sql.expressions.texts import eval_mode
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, is_text
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, is_days, is_months, is_text
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 
@@ -48,7 +48,7 @@ CreateArray CreateNamedStruct GetStructField GetArrayStructFields Size ArrayCont
 ArrayFilter ArrayForAll ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayTransform ArrayUnion
 ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter
 AggregateExpression Complete Count Max Min First Last StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
-WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast SpecifiedWindowFrame RowFrame
+WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast RowFrame
 RangeFrame UnboundedPreceding UnboundedFollowing CurrentRow RowNumber Rank DenseRank PercentRank CumeDist NTile Lag Lead
 NthValue NumericEvalContext EvalMode ANSI LEGACY TRY
 """
@@ -66,9 +66,11 @@ def _is_ansi(node: Node) -> bool:
 
 
 def _overflows(node: Node) -> bool:
-    """Sums, differences, products: floats never, decimals, in every mode, where their type has no room for each digit."""
+    """Sums, differences, products: floats never; intervals, and decimals whose type has no room for each digit, in every mode."""
     if node.type in FLOATS:
         return False
+    if is_days(node.type) or is_months(node.type):
+        return True
     a, b = decimal_of(node["left"].type), decimal_of(node["right"].type)
     if a is None or b is None:
         return _is_ansi(node)
@@ -98,6 +100,8 @@ def _negates(node: Node) -> bool:
     kind = node["child"].type
     if kind in FLOATS or decimal_of(kind) is not None:
         return False
+    if is_days(kind) or is_months(kind):
+        return True
     mode = node.get("failOnError")
     return mode is not False if isinstance(mode, bool) else _is_ansi(node)
 
@@ -113,7 +117,16 @@ def _rounds(node: Node) -> bool:
 
 
 def _casts(node: Node) -> bool:
-    return _is_ansi(node) and not _fits(node["child"].type, node.type)
+    kind = node["child"].type
+    if node.type in ("timestamp", "timestamp_ntz") and kind in ("date", "timestamp", "timestamp_ntz"):
+        return True  # beyond the year 294247, in every mode
+    return _is_ansi(node) and not _fits(kind, node.type)
+
+
+def _is_moved(node: Node) -> bool:
+    """A window's frame: a range adds its bound to the value of each row."""
+    ends = (node["lower"], node["upper"])
+    return node["frameType"].cls == "RangeFrame" and any(end.cls == "Literal" for end in ends)
 
 
 def _fits(kind: Any, to: Any) -> bool:  # noqa: PLR0911 - one for each family
@@ -175,4 +188,5 @@ _SOMETIMES: dict[str, Callable[[Node], bool]] = {
     "Sum": _adds_up,
     "Average": _adds_up,
     "GetArrayItem": _fails_on_error,
+    "SpecifiedWindowFrame": _is_moved,
 }

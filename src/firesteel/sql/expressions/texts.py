@@ -45,6 +45,17 @@ def shared(text: str, use: Callable[[str], str]) -> str:
     return use(text) if len(text) <= _SHORT else once(text, use)
 
 
+def in_wider(kind: Any, text: Callable[[str], str]) -> str:
+    """An integer computed in a type that holds each result; the cast back ends the fragment where the result does not fit.
+
+    So the engine may rearrange sums with constants: ``i + 2147483640 > 5`` as ``i > 5 - 2147483640`` loses no overflow.
+    ``kind``: of the result; an interval is its months or microseconds. ``text``: by the name of the wider type.
+    """
+    if kind in ("byte", "short", "integer") or is_months(kind):
+        return f"CAST({text('BIGINT')} AS {'INTEGER' if is_months(kind) else engine_type(kind)})"
+    return f"CAST({text('HUGEINT')} AS BIGINT)"
+
+
 def constant(node: Node, what: str) -> str | int:
     """The value of a constant. Raises Unsupported where it is none, or null."""
     if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):

@@ -166,7 +166,8 @@ def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows, con
     text = _text(planner.expressions(sides), condition)
     name = planner.names.new("side")
     sides.append((name, right.step()))
-    return Rows(left.step(), out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides))
+    query, what = _query(how, out, "input", name, text), (f"nested {how} join",)
+    return Rows(left.step(), out, query, what, tuple(sides), raises=any_raises(condition.rest))
 
 
 def _text(x: Expressions, condition: _Condition) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from firesteel.task.program import FileRows
 
@@ -22,8 +22,7 @@ def scan_of(parts: Sequence[FileRows], columns: Sequence[str]) -> str:
     for part in parts:
         if part.ranges:
             by_file.setdefault(part.path, []).extend(part.ranges)
-    for path, given in by_file.items():
-        ranges = list(_merged(given))
+    for path, ranges in ((path, ranges) for path, given in by_file.items() for ranges in _merged(given)):
         for first in range(0, len(ranges), _RANGES):
             any_of = " OR ".join(
                 f"(file_row_number >= {begin} AND file_row_number < {end})"
@@ -33,18 +32,21 @@ def scan_of(parts: Sequence[FileRows], columns: Sequence[str]) -> str:
     return " UNION ALL ".join(texts)
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """In order, those that touch each other as one."""
-    last: tuple[int, int] | None = None
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """In order, those that touch each other as one. A range that overlaps others is in a list of its own: its rows are wanted twice,
+    because the file was listed twice."""
+    lists: list[list[tuple[int, int]]] = []
     for begin, end in sorted(ranges):
-        if last is not None and last[1] == begin:
-            last = last[0], end
-            continue
-        if last is not None:
-            yield last
-        last = begin, end
-    if last is not None:
-        yield last
+        for one in lists:
+            if one[-1][1] == begin:
+                one[-1] = one[-1][0], end
+                break
+            if one[-1][1] < begin:
+                one.append((begin, end))
+                break
+        else:
+            lists.append([(begin, end)])
+    return lists
 
 
 def identifier(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import left_to_spark, once, unscaled
+from firesteel.sql.expressions.texts import in_wider, left_to_spark, once, unscaled
 from firesteel.sql.expressions.times.timestamps import DAY, shown
 from firesteel.sql.expressions.types import INTEGERS, decimal_of, is_days, is_months, said
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 def _between(x: Expressions, n: Node) -> str:
     _not_of_calendars(n)
     a, b = (shown(x.text(n[side]), n[side], n["timeZoneId"]) for side in ("left", "right"))
-    return f"(epoch_us({a}) - epoch_us({b}))"
+    return in_wider(n.type, lambda wide: f"CAST(epoch_us({a}) AS {wide}) - CAST(epoch_us({b}) AS {wide})")
 
 
 def _days_between(x: Expressions, n: Node) -> str:
     _not_of_calendars(n)
-    return f"(CAST({x.text(n['left'])} - {x.text(n['right'])} AS BIGINT) * {DAY})"
+    days = f"{x.text(n['left'])} - {x.text(n['right'])}"
+    return in_wider(n.type, lambda wide: f"CAST({days} AS {wide}) * {DAY}")
 
 
 def _not_of_calendars(n: Node) -> None:
@@ -33,7 +34,8 @@ def _not_of_calendars(n: Node) -> None:
 def _times(x: Expressions, n: Node) -> str:
     if n["num"].type not in INTEGERS:
         raise Unsupported(f"an interval times {said(n['num'].type)} is not taken over")
-    return f"({x.text(n['interval'])} * {x.text(n['num'])})"
+    interval, number = x.text(n["interval"]), x.text(n["num"])
+    return in_wider(n.type, lambda wide: f"CAST({interval} AS {wide}) * CAST({number} AS {wide})")
 
 
 def _parted(kind: str) -> Callable[[Expressions, Node], str]:
@@ -65,13 +67,14 @@ def _made(x: Expressions, n: Node) -> str:
     found = decimal_of(n["secs"].type)
     if not found or found[1] != 6:
         raise Unsupported("an interval of these parts is not taken over")
-    days, hours, minutes = (f"CAST({x.text(n[name])} AS BIGINT)" for name in ("days", "hours", "mins"))
-    seconds = f"CAST({unscaled(x.text(n['secs']), 6)} AS BIGINT)"
-    return f"({days} * {DAY} + {hours} * 3600000000 + {minutes} * 60000000 + {seconds})"
+    days, hours, minutes = (f"CAST({x.text(n[name])} AS HUGEINT)" for name in ("days", "hours", "mins"))
+    seconds = unscaled(x.text(n["secs"]), 6)
+    return in_wider(n.type, lambda _: f"{days} * {DAY} + {hours} * 3600000000 + {minutes} * 60000000 + {seconds}")
 
 
 def _made_of_months(x: Expressions, n: Node) -> str:
-    return f"({x.text(n['years'])} * 12 + {x.text(n['months'])})"
+    years, months = x.text(n["years"]), x.text(n["months"])
+    return in_wider(n.type, lambda wide: f"CAST({years} AS {wide}) * 12 + CAST({months} AS {wide})")
 
 
 def cast(text: str, kind: str, to: str) -> str | None:

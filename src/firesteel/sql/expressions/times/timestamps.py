@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, left_to_spark, once, unscaled
+from firesteel.sql.expressions.texts import constant, in_wider, left_to_spark, once, unscaled
 from firesteel.sql.expressions.times.dates import BEGINS, begin
 from firesteel.sql.expressions.times.zones import Zone, zone_of
 from firesteel.sql.expressions.types import decimal_of, said
@@ -137,7 +137,9 @@ def _between(x: Expressions, n: Node) -> str:
     """Whole units on the clocks."""
     a, b = (shown(x.text(n[name]), n[name], n["timeZoneId"]) for name in ("startTimestamp", "endTimestamp"))
     if size := _unit(n, {**_MICROSECONDS, **{name: days * DAY for name, days in _DAYS.items()}}):
-        return f"((epoch_us({b}) - epoch_us({a})) // {size})"
+        return in_wider(
+            "long", lambda wide: f"(CAST(epoch_us({b}) AS {wide}) - CAST(epoch_us({a}) AS {wide})) // {size}"
+        )
     months = _unit(n, _MONTHS)
     if not months:
         raise Unsupported("this unit of time is not taken over")
