@@ -53,10 +53,27 @@ class _AsItIs:
 
 
 class Resumable(TyperCommand):
-    """A command with ``--resume``, which without a value means the last job, or ``--verify``, which without one means every query."""
+    """A command with ``--resume``, which without a value means the last job, or ``--verify``, which without one means every query.
+
+    A ``--verify`` after the first positional argument, the script, belongs to the script.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _with_value(args))
+        filled = _with_value(args)
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, filled)
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        given = parser.parse_args(args=list(filled))[0]
+        script = len(args) - len(given.get("arguments") or ()) - 1
+        after = [f"{_KEPT}{arg}" if arg.split("=")[0] == "--verify" else arg for arg in args[script:]]
+        rest = super().parse_args(ctx, [*filled[:script], *_with_value(after)] if given.get("script") else filled)
+        ctx.params["arguments"] = [arg.removeprefix(_KEPT) for arg in ctx.params.get("arguments") or []]
+        return rest
+
+
+_KEPT = "\0"
+"""Marks an argument of the script that looks like an option of the command. No argument of a process has this character."""
 
 
 def _with_value(args: list[str]) -> list[str]:

@@ -132,7 +132,7 @@ def run(
         typer.Option(
             "--verify",
             metavar="[SHARE]",
-            help="With --accelerate: Spark computes this share of the queries, too (default: all, 1), and an answer that differs is an error.",
+            help="Before SCRIPT, with --accelerate: Spark computes this share of the queries, too (default: all, 1), and an answer that differs is an error.",
         ),
     ] = None,
     local: Annotated[

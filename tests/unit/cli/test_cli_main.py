@@ -183,6 +183,27 @@ def test_an_output_that_is_full_is_a_sentence(tmp_path, said):
     assert shown.stderr == "firesteel: The output cannot be written: No space left on device.\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "handed_over"),
+    [
+        (("s.py", "--verify"), ["--verify"]),
+        (("--quiet", "s.py", "in", "--verify", "0.5", "--master", "local[1]"), ["in", "--verify", "0.5"]),
+        (("-O", "max-parallelism=3", "s.py", "--verify=all", "--", "--quiet"), ["--verify=all", "--quiet"]),
+    ],
+)
+def test_verify_after_the_script_belongs_to_the_script(in_process, tmp_path, given, handed_over):
+    (tmp_path / "s.py").write_text("import sys\nprint(sys.argv[1:])")
+    shown = in_process("run", *given)
+    assert (shown.returncode, shown.stdout) == (0, f"{handed_over}\n"), shown.stderr
+
+
+@pytest.mark.parametrize("share", [(), ("0.5",)])
+def test_verify_before_the_script_is_an_option(in_process, tmp_path, share):
+    (tmp_path / "s.py").write_text("")
+    shown = in_process("run", "--verify", *share, "s.py", "--verify")
+    assert (shown.returncode, "Write --accelerate --verify." in shown.stderr) == (2, True)
+
+
 def test_wrong_use_is_told_with_a_closed_output(tmp_path):
     (tmp_path / "s.py").write_text("from firesteel import ExecutionEnvironment\nExecutionEnvironment(options={'x': 1})")
     command = f"exec '{sys.executable}' -m firesteel run s.py >&-"
