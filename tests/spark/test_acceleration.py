@@ -308,6 +308,9 @@ def test_what_cannot_be_compared_is_not_checked(spark, items, options):
         "SELECT k, row_number() OVER (ORDER BY k) AS r FROM items": "tie",
         "SELECT k, rank() OVER (ORDER BY k) AS r, sum(n) OVER (PARTITION BY k) AS s FROM items": "",
         "SELECT count(*) AS c FROM (SELECT k FROM items LIMIT 3)": "tie",
+        "SELECT k, round(avg(n), 2) AS a FROM items GROUP BY k": "it rounds sums or averages",
+        "SELECT k, sum(n / 7) AS s FROM items GROUP BY k HAVING sum(n / 7) > 1": "it compares sums or averages",
+        "SELECT k, sum(n / 7) AS s FROM items GROUP BY k ORDER BY s DESC, k LIMIT 2": "",
     }
     with firesteel.accelerate(spark, options | {"firesteel.sql.verify": 1}) as acceleration:
         for text in asked:

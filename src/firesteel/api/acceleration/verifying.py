@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -20,6 +20,13 @@ Outcome = Literal["", "same", "differs", "skipped"]
 """Of a query's check. Empty: it was not drawn."""
 CLOSE = 1e-9
 """Two sums of floating-point numbers are the same where they differ by at most this share of the greater one."""
+CLOSE_IN_COLUMN = 1e-12
+"""They are the same, too, where they differ by at most this share of the greatest absolute value in their column of either answer.
+
+The error of a sum is a share of the sum of absolute values, which the answer does not have: a sum near zero may come from large numbers.
+"""
+_LEAST_SIZE = 1000.0
+"""Sums up to CLOSE times this, or times the greatest value in the column, are near zero: whether they differ is not judged."""
 
 _RANKS = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 """Window functions that give one value to rows that tie."""
@@ -51,13 +58,13 @@ class Check:
             self._check_size(self._input_bytes, "reads")
             plan = read_plan(self._frame)
             _check_certain(plan, self._frame)
+            inexact = inexact_columns(plan.root, plan.output_of)
             ours = rows()
             self._check_size(ours.nbytes, "gives")
-            comparison = Comparison.of(plan, ours.num_rows)
-        except (_SkippedError, Unsupported, FiresteelError) as reason:
+            found = self._difference(Comparison.of(plan, ours.num_rows, inexact), ours)
+        except (SkippedError, Unsupported, FiresteelError) as reason:
             self.outcome, self.reason = "skipped", str(reason)
             return
-        found = self._difference(comparison, ours)
         self.outcome = "differs" if found else "same"
         if found:
             raise WrongAnswerError(
@@ -67,7 +74,7 @@ class Check:
 
     def _check_size(self, size: int, verb: str) -> None:
         if size > self._most:
-            raise _SkippedError(
+            raise SkippedError(
                 f"it {verb} {format_bytes(size)}, more than {format_bytes(self._most)} ({SQL_VERIFY_MAX_BYTES.key})"
             )
 
@@ -84,22 +91,22 @@ class Check:
         return comparison.difference(ours, theirs)
 
 
-class _SkippedError(Exception):
+class SkippedError(Exception):
     """A query that is not checked, with the reason."""
 
 
 def _check_certain(plan: Catalyst, frame: Any) -> None:
-    """Raises _SkippedError where Spark itself may give other rows next time."""
+    """Raises SkippedError where Spark itself may give other rows next time."""
     if not frame._jdf.queryExecution().optimizedPlan().deterministic():
-        raise _SkippedError("it calls a function that is not deterministic")
+        raise SkippedError("it calls a function that is not deterministic")
     root = _below_projections(plan.root)
     top = {id(node) for node in (root, root.get("child"))}
     for node in walk(plan.root):
         limits = node.cls in ("GlobalLimit", "LocalLimit") and id(node) not in top
         if limits or node.cls == "Offset":
-            raise _SkippedError("a LIMIT or OFFSET in it may take any of the rows that tie")
+            raise SkippedError("a LIMIT or OFFSET in it may take any of the rows that tie")
         if node.cls in _BY_ORDER or (node.cls == "WindowExpression" and _is_by_order(node)):
-            raise _SkippedError("a function in it depends on the order of rows that tie")
+            raise SkippedError("a function in it depends on the order of rows that tie")
 
 
 def _is_by_order(window: Node) -> bool:
@@ -128,20 +135,29 @@ class Comparison:
         self.keys, self.cut, self.close = keys, cut, close
 
     @classmethod
-    def of(cls, plan: Catalyst, rows: int) -> Comparison:
-        """For a query that gives so many rows. Raises _SkippedError."""
+    def of(cls, plan: Catalyst, rows: int, inexact: Set[str]) -> Comparison:
+        """For a query that gives so many rows. Raises SkippedError.
+
+        Rows that tie by an inexact key may come in any order, so the keys after it are not compared.
+        """
         node, full = _below_projections(plan.root), False
         while node.cls in ("GlobalLimit", "LocalLimit"):
             most = node["limitExpr"]
             full |= most.cls != "Literal" or rows >= most["value"]
             node = _below_projections(node["child"])
-        keys = _shown_keys(node, [one.id for one in plan.output_of(plan.root)]) if node.cls == "Sort" else None
+        columns = [one.id for one in plan.output_of(plan.root)]
+        keys = _shown_keys(node, columns) if node.cls == "Sort" else None
+        if keys:
+            keys = keys[: next((i for i, key in enumerate(keys, 1) if columns[key] in inexact), len(keys))]
         if full and not keys:
-            raise _SkippedError("its LIMIT may take any rows: no ORDER BY by columns of the result says which")
+            raise SkippedError("its LIMIT may take any rows: no ORDER BY by columns of the result says which")
         return cls(keys or (), cut=full, close=any(_adds_floats(one) for one in walk(plan.root)))
 
     def difference(self, ours: pa.Table, theirs: pa.Table) -> str:
-        """In words; empty: there is none. Rows are compared as a multiset, and the keys of sorted rows one after another."""
+        """In words; empty: there is none. Rows are compared as a multiset, and the keys of sorted rows one after another.
+
+        Raises SkippedError where sums differ by so little that the numbers they are made of decide whether it is an error.
+        """
         if ours.num_columns != theirs.num_columns:
             return f"Firesteel gives {ours.num_columns} columns, Spark {theirs.num_columns}."
         names, said = theirs.column_names, ""
@@ -149,17 +165,27 @@ class Comparison:
             said = f"Firesteel gives {ours.num_rows:,} rows, Spark {theirs.num_rows:,}. "
         with _both(ours, theirs) as engine:
             floats = [i for i, field in enumerate(theirs.schema) if pa.types.is_floating(field.type)]
-            found = self._other_keys(engine, floats, len(names)) or self._other_rows(engine, floats, len(names))
+            sizes = {i: _greatest(engine, i) for i in floats} if self.close else {}
+            close = {i: (CLOSE_IN_COLUMN * size, 0.0) for i, size in sizes.items()}
+            zero = {i: (CLOSE_IN_COLUMN * size, CLOSE * max(size, _LEAST_SIZE)) for i, size in sizes.items()}
+            found = self._first(engine, close, floats, len(names))
+            unsure = found and sizes and not said and self._first(engine, zero, floats, len(names)) is None
         if found is None:
             return said.strip()
         rows = "; ".join(f"{who}: {_shown(row, names)}" for who, row in zip(("Firesteel", "Spark"), found, strict=True))
+        if unsure:
+            raise SkippedError(f"sums near zero differ, which may be a rounding error of the numbers in them: {rows}")
         return f"{said}The first rows that differ: {rows}."
 
-    def _other_keys(self, engine: Any, floats: Sequence[int], columns: int) -> _Pair | None:
+    def _first(self, engine: Any, allowed: _Allowed, floats: Sequence[int], columns: int) -> _Pair | None:
+        """The first rows that differ."""
+        return self._other_keys(engine, allowed, floats, columns) or self._other_rows(engine, allowed, floats, columns)
+
+    def _other_keys(self, engine: Any, allowed: _Allowed, floats: Sequence[int], columns: int) -> _Pair | None:
         """The first rows at one place that have other keys."""
         if not self.keys:
             return None
-        same = self._same(self.keys, floats)
+        same = _same(self.keys, allowed)
         return next(
             iter(
                 _pairs(
@@ -172,15 +198,15 @@ class Comparison:
             None,
         )
 
-    def _other_rows(self, engine: Any, floats: Sequence[int], columns: int) -> _Pair | None:
+    def _other_rows(self, engine: Any, allowed: _Allowed, floats: Sequence[int], columns: int) -> _Pair | None:
         """A row of each side that the other side lacks. Both are sorted; rows that differ from their partners look for another one near by."""
         order = ", ".join(f"c{i}" for i in sorted(range(columns), key=lambda i: i in floats)) or "n"
-        engine.execute("CREATE TEMP TABLE bottom AS SELECT * FROM theirs ORDER BY n DESC LIMIT 1")
-        cut = f"WHERE NOT EXISTS (SELECT 1 FROM bottom b WHERE {self._same(self.keys, floats)})" if self.cut else ""
+        engine.execute("CREATE OR REPLACE TEMP TABLE bottom AS SELECT * FROM theirs ORDER BY n DESC LIMIT 1")
+        cut = f"WHERE NOT EXISTS (SELECT 1 FROM bottom b WHERE {_same(self.keys, allowed)})" if self.cut else ""
         a, b = (
             f"(SELECT *, row_number() OVER (ORDER BY {order}) AS r FROM {side} a {cut})" for side in ("ours", "theirs")
         )
-        same = self._same(range(columns), floats)
+        same = _same(range(columns), allowed)
         alone = f"{a} a FULL JOIN {b} b ON a.r = b.r WHERE a.r IS NULL OR b.r IS NULL OR NOT ({same})"
         pairs = _pairs(engine, f"{alone} ORDER BY coalesce(a.r, b.r) LIMIT {_MOST_ALONE}", floats, columns)
         mine, its = (
@@ -188,39 +214,54 @@ class Comparison:
         )
         lonely: list[_Row] = []
         for row in mine:
-            partner = next((i for i, other in enumerate(its) if self._alike(row, other)), None)
+            partner = next((i for i, other in enumerate(its) if _alike(row, other, allowed)), None)
             if partner is None:
                 lonely.append(row)
             else:
                 its.pop(partner)
         return (lonely[0] if lonely else None, its[0] if its else None) if lonely or its else None
 
-    def _same(self, columns: Sequence[int], floats: Sequence[int]) -> str:
-        """A condition in SQL on the rows ``a`` and ``b``; never null."""
-        texts = [f"a.c{i} IS NOT DISTINCT FROM b.c{i}" for i in columns]
-        if self.close:
-            for place, i in enumerate(columns):
-                if i in floats:
-                    near = f"abs(a.c{i} - b.c{i}) <= {CLOSE} * greatest(abs(a.c{i}), abs(b.c{i}))"
-                    texts[place] = (
-                        f"({texts[place]} OR coalesce(isfinite(a.c{i}) AND isfinite(b.c{i}) AND {near}, false))"
-                    )
-        return " AND ".join(texts) or "true"
 
-    def _alike(self, a: _Row, b: _Row) -> bool:
-        return all(x == y or (self.close and _near(x, y)) for x, y in zip(a, b, strict=True))
+def _same(columns: Sequence[int], allowed: _Allowed) -> str:
+    """A condition in SQL on the rows ``a`` and ``b``; never null."""
+    texts: list[str] = []
+    for i in columns:
+        text = f"a.c{i} IS NOT DISTINCT FROM b.c{i}"
+        if i in allowed:
+            size, (most, zero) = f"greatest(abs(a.c{i}), abs(b.c{i}))", allowed[i]
+            near = (
+                f"(abs(a.c{i} - b.c{i}) <= greatest({CLOSE} * {size}, {most!r}::DOUBLE) OR {size} <= {zero!r}::DOUBLE)"
+            )
+            text = f"({text} OR coalesce(isfinite(a.c{i}) AND isfinite(b.c{i}) AND {near}, false))"
+        texts.append(text)
+    return " AND ".join(texts) or "true"
+
+
+def _alike(a: _Row, b: _Row, allowed: _Allowed) -> bool:
+    pairs = enumerate(zip(a, b, strict=True))
+    return all(x == y or (i in allowed and _near(x, y, *allowed[i])) for i, (x, y) in pairs)
+
+
+def _greatest(engine: Any, column: int) -> float:
+    """The greatest absolute value that is finite."""
+    sides = " UNION ALL ".join(f"SELECT c{column} AS c FROM {side}" for side in ("ours", "theirs"))
+    return float(engine.execute(f"SELECT coalesce(max(abs(c)), 0) FROM ({sides}) WHERE isfinite(c)").fetchone()[0])
 
 
 _Row = tuple[Any, ...]
 """Floating-point numbers as they are, all else as text."""
 _Pair = tuple[_Row | None, _Row | None]
+_Allowed = Mapping[int, tuple[float, float]]
+"""For each column that may have sums: the absolute difference that is allowed, and the absolute value up to which any two values are the same."""
 _MOST_ALONE = 1000
 
 
-def _near(x: Any, y: Any) -> bool:
+def _near(x: Any, y: Any, most: float, zero: float) -> bool:
     if not isinstance(x, float) or not isinstance(y, float):
         return False
-    return (math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=CLOSE)
+    if math.isnan(x) and math.isnan(y):
+        return True
+    return math.isclose(x, y, rel_tol=CLOSE, abs_tol=most) or (abs(x) <= zero and abs(y) <= zero)
 
 
 @contextmanager
@@ -266,6 +307,95 @@ def _adds_floats(node: Node) -> bool:
     if node.cls == "Average":
         return not str(node["child"].type).startswith("decimal")
     return node.cls in _SUMS or (node.cls == "Sum" and node["child"].type in ("float", "double"))
+
+
+_EXACT_MEANS = {"byte", "short", "integer", *(f"decimal({p},{s})" for p in range(1, 10) for s in range(p + 1))}
+"""Types with up to nine or ten digits: the sum of millions of such numbers is exact in a double."""
+_OPERATORS = {
+    *("Project", "Filter", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit", "Join", "Union"),
+    *("Repartition", "RepartitionByExpression", "RebalancePartitions", "WindowGroupLimit"),
+}
+"""Operators whose columns are their children's or aliases."""
+_VALUES = ("projectList", "aggregateExpressions", "windowExpressions", "order", "partitionExpressions")
+"""Fields of operators in which an inexact number does not choose rows."""
+_CONTINUOUS = {
+    *("AttributeReference", "Alias", "AggregateExpression", "WindowExpression", "SortOrder", "KnownNotNull"),
+    *("Add", "Subtract", "Multiply", "Divide", "UnaryMinus", "UnaryPositive", "Abs", "Greatest", "Least"),
+    *("If", "CaseWhen", "Tuple2", "Coalesce", "KnownFloatingPointNormalized", "NormalizeNaNAndZero"),
+    *("Sum", "Average", "Max", "Min"),
+    *_SUMS,
+}
+"""Expressions that give a slightly different number of slightly different numbers."""
+_OF_NULLS = {"IsNull", "IsNotNull", "Count"}
+_TOLD = {
+    **dict.fromkeys(("Round", "BRound", "RoundCeil", "RoundFloor", "Ceil", "Floor"), "it rounds"),
+    "Cast": "it casts",
+    **dict.fromkeys(
+        ("EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "In", "InSet"),
+        "it compares",
+    ),
+    **dict.fromkeys((*_RANKS, "WindowSpecDefinition", "orderSpec"), "it orders a window by"),
+    "groupingExpressions": "it groups by",
+    "partitionSpec": "it groups by",
+}
+
+
+def inexact_columns(root: Node, output_of: Callable[[Node], list[Node]]) -> Set[str]:
+    """The ids of columns whose last digits may differ, because floating-point numbers were added up in another order.
+
+    Raises SkippedError where such a number is rounded, cast, compared, or handed to anything that may turn its last digits
+    into another value or other rows.
+    """
+    found: set[str] = set()
+    for operator in (node for node in reversed(walk(root)) if node.handle >= 0):
+        if operator.cls not in _OPERATORS:
+            if any(_is_inexact(node, found) for node in walk(operator)):
+                raise _unsure(operator.cls)
+        elif operator.cls == "Union":
+            columns = [output_of(child) for child in operator.nodes()]
+            for same, column in zip(zip(*columns, strict=True), output_of(operator), strict=True):
+                if any(one.id in found for one in same):
+                    found.add(column.id)
+        else:
+            for name, field in operator.fields.items():
+                below = Node(name, {name: field}).nodes()
+                inexact = [_takes_on(one, found) for one in below if one.handle < 0]
+                if any(inexact) and name not in _VALUES:
+                    raise _unsure(name)
+    return found
+
+
+def _takes_on(node: Node, found: set[str]) -> bool:
+    """True: the value of an expression is inexact. Adds the ids of aliases to ``found``. Raises SkippedError."""
+    if node.cls == "ScalarSubquery":
+        return any(_is_inexact(one, found) for one in walk(node))
+    below = [_takes_on(one, found) for one in node.nodes() if one.handle < 0]
+    inexact = _is_inexact(node, found)
+    if node.get("isDistinct") and any(_takes_on(one, found) for one in node["aggregateFunction"].nodes()):
+        raise _unsure("groupingExpressions")
+    if any(below) and node.cls not in _OF_NULLS:
+        if node.cls not in _CONTINUOUS and not (node.cls == "Cast" and node.type == "double"):
+            raise _unsure(node.cls)
+        inexact = True
+    if inexact and node.cls == "Alias":
+        found.add(node.id)
+    return inexact
+
+
+def _is_inexact(node: Node, found: set[str]) -> bool:
+    if node.cls == "AttributeReference":
+        return node.id in found
+    if node.cls == "Average":
+        child = node["child"]
+        return (
+            _adds_floats(node) and (child["child"] if child.cls == "UnscaledValue" else child).type not in _EXACT_MEANS
+        )
+    return _adds_floats(node)
+
+
+def _unsure(where: str) -> SkippedError:
+    said = _TOLD.get(where, f"it uses {where} on")
+    return SkippedError(f"{said} sums or averages of floating-point numbers, whose last digits may differ")
 
 
 def _text_of(frame: Any) -> str:
