@@ -15,6 +15,7 @@ from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.api.ddl import parse_ddl
+from firesteel.connectors.formats import plain_json
 from firesteel.connectors.formats.json_files import JsonSink, JsonSource, _fast, wire_schema
 from firesteel.connectors.formats.json_text import json_rows
 from firesteel.connectors.formats.json_values import parse_lines
@@ -344,3 +345,22 @@ def test_a_long_first_object_does_not_spoil_the_types(tmp_path, text):
     source = JsonSource(tmp_path, newlines_in_values=text.count("\n") > 1)
     assert source.schema == pa.schema({"t": pa.string(), "n": pa.int64()})
     assert read_all(source)["n"].to_pylist() == [1, 2][: text.count('n"')]
+
+
+QUOTED = json.dumps({f"key{i}": f"value{i}" for i in range(4000)})
+
+
+@pytest.mark.parametrize(
+    ("line", "is_long"),
+    [
+        (json.dumps({"a": QUOTED, "b": 1}), False),  # 90 kB of escaped quotes and colons
+        (json.dumps({"a": ["p", QUOTED]}), False),
+        ('{"a":["p", "' + '\\"' * 500_000 + '"]}', False),  # no stack for each character
+        ('{"a":"' + "x" * 50_001 + '","b":1}', False),
+        ('{"' + "n" * 50_001 + '":1}', True),
+        ('{"a":1, "' + "\\n" * 50_001 + '" : 1}', True),
+    ],
+)
+def test_only_long_names_are_refused(line, is_long):
+    """Names of more than 50,000 characters are those that Jackson refuses."""
+    assert (plain_json._LONG_NAME.search(line.encode()) is not None) == is_long
