@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +119,24 @@ def test_a_file_that_changed_is_read_with_its_own_footer(tmp_path, monkeypatch, 
             assert [n for batch in source.read(split.payload, ctx) for n in batch["n"].to_pylist()] == [value] * 300
         if not tick:  # else it is kept only where all of this took longer
             assert parquet._footers[str(path)][1].row_group(2).column(0).statistics.max == value
+
+
+def test_threads_keep_footers_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(parquet, "_footers", {})
+    footer = SimpleNamespace(serialized_size=1)
+
+    def keep(thread):
+        for number in range(2000):
+            parquet._keep_footer(f"{thread}/{number % 20}", file_marks.Mark, footer)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(keep, range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert 0 < len(parquet._footers) <= parquet._MOST_FOOTERS
 
 
 def test_files_that_stay_keep_their_engine(tmp_path, monkeypatch):

@@ -368,8 +368,8 @@ def _keep_footer(path: str, mark: Mark | None, footer: Any) -> None:
     _footers.pop(path, None)
     if mark is not None and footer.serialized_size <= _FOOTER_BYTES:
         _footers[path] = (mark, footer)
-        while len(_footers) > _MOST_FOOTERS:
-            _footers.pop(next(iter(_footers)), None)
+        for old in list(_footers)[:-_MOST_FOOTERS]:  # a copy: other threads change the dictionary at the same time
+            _footers.pop(old, None)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
