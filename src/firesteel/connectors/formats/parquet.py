@@ -5,6 +5,7 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -622,13 +623,27 @@ def _loosened(type_: pa.DataType) -> pa.DataType:
     return pa.struct([field.with_type(_loosened(field.type)).with_nullable(True) for field in type_])
 
 
+WITHOUT_NAN = b"firesteel.without-nan"
+"""The footer's note of the columns without NaN, of which its statistics say nothing: a list of names as JSON."""
+
+
 class ParquetPart(GatheringPart):
-    """A Parquet file in row groups of about ``enough`` bytes. ``notes``: in its footer."""
+    """A Parquet file in row groups of about ``enough`` bytes. ``notes``: in its footer. ``looks_for_nan``: the footer names the columns of
+    floating-point numbers without NaN, too."""
 
     def __init__(
-        self, stream: Any, schema: pa.Schema, compression: str, enough: int, notes: Mapping[str, str] | None = None
+        self,
+        stream: Any,
+        schema: pa.Schema,
+        compression: str,
+        enough: int,
+        notes: Mapping[str, str] | None = None,
+        *,
+        looks_for_nan: bool = False,
     ) -> None:
         super().__init__(schema, enough)
+        floats = {field.name for field in schema if pa.types.is_floating(field.type)}
+        self._without_nan = floats if looks_for_nan else set[str]()
         self._writer = pq.ParquetWriter(stream, schema, compression=compression)
         if notes:
             self._writer.add_key_value_metadata(notes)
@@ -640,7 +655,11 @@ class ParquetPart(GatheringPart):
         self._writer.is_open = False  # else it tries again when it is collected
 
     def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
-        self._writer.write_table(pa.Table.from_batches(batches, self._schema))
+        table = pa.Table.from_batches(batches, self._schema)
+        self._without_nan = {name for name in self._without_nan if not pc.any(pc.is_nan(table[name])).as_py()}
+        self._writer.write_table(table)
 
     def _end(self) -> None:
+        if self._without_nan:
+            self._writer.add_key_value_metadata({WITHOUT_NAN.decode(): json.dumps(sorted(self._without_nan))})
         self._writer.close()

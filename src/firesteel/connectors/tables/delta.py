@@ -33,6 +33,7 @@ class DeltaSink(TableSink):
     """Writes rows of a Delta table at ``path``. ``storage_options``: of ``deltalake``, for its log."""
 
     kind = "write_delta"
+    looks_for_nan = True
 
     def __init__(self, path: PathLike, *, storage_options: Mapping[str, str] | None = None, **options: Any) -> None:
         """``options``: those of :class:`~firesteel.connectors.tables.sink.TableSink`."""
@@ -74,7 +75,7 @@ class DeltaSink(TableSink):
         assert self._schema is not None and self._layout is not None
         log = self._of_table()
         if not log.exists():
-            log.create(self._schema, self._layout.partition_by, self._added(files), self._job)
+            log.create(self._schema, self._layout.partition_by, self._added(files, None), self._job)
             return
         table = log.table()
         if table.transaction_version(self._job) is not None:
@@ -88,19 +89,19 @@ class DeltaSink(TableSink):
         if tuple(table.metadata().partition_columns) != self._layout.partition_by:
             raise FiresteelError(f"Nothing was published: the table {self.label} was partitioned otherwise meanwhile.")
         if self.mode == "overwrite":
-            log.commit(table, None, self._added(files), self._job)
+            log.commit(table, None, self._added(files, table), self._job)
         elif files:
-            log.commit(table, self._replaced(log, table, files), self._added(files), self._job)
+            log.commit(table, self._replaced(log, table, files), self._added(files, table), self._job)
 
     def _is_logged(self) -> bool:
         log = self._of_table()
         return log.exists() and log.table().transaction_version(self._job) is not None
 
-    def _added(self, files: Sequence[tuple[str, PartFile]]) -> list[Added]:
+    def _added(self, files: Sequence[tuple[str, PartFile]], table: Any) -> list[Added]:
         assert self._schema is not None and self._layout is not None
         own = pa.schema([field for field in self._schema if field.name not in self._layout.partition_by])
         paths = [f"{self._place.path}/{path}" for path, _ in files]
-        statistics = statistics_of(self._place.filesystem, paths, own)
+        statistics = statistics_of(self._place.filesystem, paths, own, self._of_table().columns_with_statistics(table))
         return [Added(path, file, told) for (path, file), told in zip(files, statistics, strict=True)]
 
     def _replaced(self, log: DeltaLog, table: Any, files: Sequence[tuple[str, PartFile]]) -> list[LoggedFile]:

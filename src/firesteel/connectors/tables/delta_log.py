@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,6 +28,8 @@ _WRITER_FEATURES = {
 }
 """Names of what asks nothing of a writer of plain files, and of more, whose use is looked at table by table."""
 _UNHEARD = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+_INDEXED = 32
+"""Columns that have statistics unless a property says otherwise."""
 _READER_FEATURES = {"timestampNtz", "deletionVectors", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
@@ -135,6 +138,14 @@ class DeltaLog:
             values = list(zip(*columns, strict=True))
         sizes = actions.column("size_bytes").to_pylist()
         return [LoggedFile(*one) for one in zip(paths, sizes, values, strict=True)]
+
+    def columns_with_statistics(self, table: Any) -> int | None:
+        """Return how many of the first columns have statistics, as the properties say it; None: all may have. ``table``: None: a new one."""
+        options = {} if table is None else table.metadata().configuration
+        given = options.get("delta.dataSkippingNumIndexedCols", str(_INDEXED))
+        if "delta.dataSkippingStatsColumns" in options or not given.isdecimal():
+            return None
+        return int(given)
 
     def schema(self, table: Any) -> pa.Schema:
         with as_usage(self._uri):
@@ -246,18 +257,31 @@ _LAST_MILLISECOND = dt.datetime.max.replace(microsecond=999_000)
 
 
 def _json(statistics: FileStatistics) -> str:
-    least = {name: _value(bounds[0], up=False) for name, bounds in statistics.bounds.items()}
-    most = {name: _value(bounds[1], up=True) for name, bounds in statistics.bounds.items()}
-    told = {"numRecords": statistics.rows, "minValues": least, "maxValues": most, "nullCount": statistics.nulls}
-    return json.dumps(told, ensure_ascii=False)  # deltalake takes some pairs of surrogates for other characters
+    """Write the bounds as text: JSON numbers hold decimals exactly, and Python's encoder has none."""
+    told: dict[str, Any] = {"numRecords": statistics.rows, "nullCount": statistics.nulls}
+    text = json.dumps(told, ensure_ascii=False)  # deltalake takes some pairs of surrogates for other characters
+    if not statistics.bounds:
+        return text
+    for key, up in (("minValues", False), ("maxValues", True)):
+        values = (
+            f"{json.dumps(name, ensure_ascii=False)}: {_value(bounds[up], up=up)}"
+            for name, bounds in statistics.bounds.items()
+        )
+        text = f'{text[:-1]}, "{key}": {{{", ".join(values)}}}}}'
+    return text
 
 
-def _value(value: Any, *, up: bool) -> Any:
-    """Timestamps have milliseconds there: the least is rounded down, the greatest up. The last millisecond of the year 9999, above which the
-    log has none, is all that it holds, as every reader of truncated bounds takes it."""
-    if not isinstance(value, dt.datetime):
-        return value.isoformat() if isinstance(value, dt.date) else value
-    rest = dt.timedelta(microseconds=value.microsecond % 1000)
-    moment = value.replace(tzinfo=None) - rest
-    moment += dt.timedelta(milliseconds=1 if up and rest and moment < _LAST_MILLISECOND else 0)
-    return moment.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
+def _value(value: Any, *, up: bool) -> str:
+    """As JSON. Timestamps have milliseconds there: the least is rounded down, the greatest up. The last millisecond of the year 9999, above
+    which the log has none, is all that it holds, as every reader of truncated bounds takes it. Decimals have no exponent, which ``deltalake``
+    does not read."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, dt.datetime):
+        rest = dt.timedelta(microseconds=value.microsecond % 1000)
+        moment = value.replace(tzinfo=None) - rest
+        moment += dt.timedelta(milliseconds=1 if up and rest and moment < _LAST_MILLISECOND else 0)
+        value = moment.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
+    elif isinstance(value, dt.date):
+        value = value.isoformat()
+    return json.dumps(value, ensure_ascii=False)

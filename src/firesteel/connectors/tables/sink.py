@@ -47,6 +47,8 @@ class TableSink:
     kind = "write_table"
     keeps_columns = False
     """Columns that the table is partitioned by are in its files, too."""
+    looks_for_nan = False
+    """Footers name the columns without NaN."""
     supports_concurrent_execution_attempts = True
 
     def __init__(
@@ -226,7 +228,8 @@ class TableSink:
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         assert self._layout is not None
-        return ParquetPart(stream, schema, self._compression, ROW_GROUP_BYTES if self._layout.is_direct else 0)
+        enough = ROW_GROUP_BYTES if self._layout.is_direct else 0
+        return ParquetPart(stream, schema, self._compression, enough, looks_for_nan=self.looks_for_nan)
 
     # --- driver, after ---
 
