@@ -292,6 +292,10 @@ def reads(body: str, before: str = "") -> tuple[str, ...]:
         ("", "np.fromfile('x')", "numpy.fromfile"),
         ("from pandas import read_csv", "read_csv('x')", "pandas.io.parsers.readers.read_csv"),
         ("", "pa.OSFile('x')", "pyarrow.OSFile"),
+        ("", "pa.RecordBatchFileReader('x')", "pyarrow.RecordBatchFileReader"),
+        ("", "pa.RecordBatchStreamWriter('x', None)", "pyarrow.RecordBatchStreamWriter"),
+        ("", "pa.CompressedInputStream('x', 'gzip')", "pyarrow.CompressedInputStream"),
+        ("", "pd.to_pickle(1, 'x')", "pandas.to_pickle"),
         ("from pyarrow import fs\nFS = fs.LocalFileSystem()", "FS.open_input_file('x')", "a filesystem"),
         ("import functools\nread = functools.partial(open, 'x')", "read()", "io.open"),
         ("import yaml", "yaml.safe_load('x')", "yaml.safe_load"),
@@ -313,7 +317,15 @@ def reads(body: str, before: str = "") -> tuple[str, ...]:
         ("", "getattr(pd.DataFrame(), 'sample')(3)", "'sample'"),
         ("", "pc.call_function('random', [3])", "'random'"),
         ("", "np.datetime64('now')", "'now'"),
-        ("", "[pd.to_datetime(one) for one in ('today', 'x')]", "'today'"),
+        ("", "np.datetime64('Today'), np.datetime64(b'NOW')", "'NOW'"),
+        ("", "pd.to_datetime('10:00')", "pandas.to_datetime"),
+        ("from pandas import Timestamp", "Timestamp('10:00')", "pandas._libs.tslibs.timestamps.Timestamp"),
+        ("", "[pd.Series(one) for one in ('today', 'x')]", "'today'"),
+        ("", "pd.Series(['10:00']).astype('datetime64[ns]')", "'datetime64[ns]'"),
+        ("WHEN = ('x', 'Now')", "np.datetime64(WHEN[1])", "'Now'"),
+        ("HOW = 'sample'", "getattr(pd.DataFrame(), HOW)(3)", "'sample'"),
+        ("import statistics", "statistics.NormalDist().samples(3)", ".samples"),
+        ("", "class Clock(datetime.date):\n        def read(self):\n            return super().today()", ".today"),
         ("", "os.environ['x']", "os.environ"),
         ("", "sys.modules['os']", "sys.modules"),
         ("", "hash('a')", "hash"),
@@ -334,6 +346,63 @@ def test_what_is_not_known_to_be_pure_is_named(before, body, name):
     assert name in said.removeprefix("uses ").partition(" in f,")[0].split(", ")
 
 
+@pytest.mark.parametrize(
+    "given", ["Lookup(FS)", "Lookup(FS).read", "functools.partial(read, fs=FS)", "functools.partial(read, fs=[FS])"]
+)
+def test_a_filesystem_that_an_object_holds_is_named(given):
+    text = (
+        "import functools\nfrom pyarrow import fs\nFS = fs.LocalFileSystem()\ndef read(batches, fs):\n    return batches\n"
+        "class Lookup:\n    def __init__(self, fs):\n        self.fs = fs\n    def __call__(self, batches):\n        return self.fs.open_input_file('x')\n"
+        "    def read(self, batches):\n        return self.fs.open_input_file('x')\n"
+        f"env.from_arrow(pa.table({{'v': [1]}})).map_in_arrow({given}, 'v bigint').write_parquet('/tmp/no-where')"
+    )
+    (found,) = script_prints(text).values()
+    assert found.unprovable == ("uses a filesystem, which Firesteel does not know to be pure",)
+
+
+def test_a_filesystem_that_a_source_holds_is_no_reason():
+    from pyarrow.fs import LocalFileSystem
+
+    text = (
+        "from firesteel import Split\nclass Files:\n    name, schema = 'files', pa.schema([('v', pa.int64())])\n    def __init__(self, fs):\n        self.fs = fs\n"
+        "    def list_splits(self, data_volume):\n        return [Split('x', 1, 'x')]\n    def fingerprint(self):\n        return b'1'\n"
+        "    def read(self, split, ctx):\n        yield self.fs.open_input_file(split)\n"
+        "env.from_source(Files(FS)).write_parquet('/tmp/no-where')"
+    )
+    (found,) = script_prints(text, FS=LocalFileSystem()).values()
+    assert found.unprovable == ()
+
+
+@pytest.mark.parametrize(
+    ("read", "said"), [("n.sqrt(1)", ()), ("n.load('x')", "numpy.load"), ("getattr(n, 'load')", "numpy")]
+)
+def test_a_module_that_the_function_around_imports_counts_as_far_as_it_is_read(read, said):
+    text = (
+        f"def main():\n    import numpy as n\n    def f(batches):\n        def g():\n            return {read}\n        return g() and batches\n"
+        "    env.from_arrow(pa.table({'v': [1]})).map_in_arrow(f, 'v bigint').write_parquet('/tmp/no-where')\nmain()"
+    )
+    (found,) = script_prints(text).values()
+    assert found.unprovable == (said and (f"uses {said} in f, which Firesteel does not know to be pure",))
+
+
+def test_what_type_variables_and_dispatching_functions_hold_counts():
+    text = (
+        "import functools\nfrom typing import TypeVar\nT = TypeVar('T', bound=int)\n@functools.singledispatch\ndef shown(x: T) -> T:\n    return x\n"
+        "@shown.register\ndef _(x: str):\n    return 1\n"
+        "env.from_arrow(pa.table({'v': [1]})).map_in_arrow(lambda b: T and shown(b), 'v bigint').write_parquet('/tmp/no-where')"
+    )
+    known = script_prints(text)
+    assert changed(known, script_prints(text)) == set()
+    for old, new in (("return 1", "return 2"), ("x: str", "x: float"), ("bound=int", "bound=float")):
+        assert changed(known, script_prints(text.replace(old, new))) == set(known)
+
+
+def test_a_ufunc_of_another_library_is_named():
+    """It is pickled by a bare name, which ``numpy`` may have too, for another function."""
+    found = step("(lambda held: (lambda batches: held and batches))(value)", value=np.frompyfunc(abs, 1, 1))
+    assert [why for one in found.values() for why in one.unprovable if "ufunc abs" in why]
+
+
 def test_a_function_that_is_called_is_named():
     assert reads("helper()", "def helper():\n    yield open('y')") == (
         "uses open in helper, which Firesteel does not know to be pure",
@@ -350,7 +419,7 @@ def test_an_expression_may_draw():
     [
         ("", "os.path.join('a', 'b'), io.BytesIO(), time.sleep(0), getattr(batches, 'x', None), print('x')"),
         ("ROWS = pc.field('random') > 0", "{ROWS: pc.if_else(True, 1, 2)}, pa.types.is_integer(pa.int64()), pa.Table.from_pandas(pd.DataFrame())"),
-        ("", "pd.DataFrame({'a': [1]}).groupby('a').agg({'a': 'sum'}), pd.to_datetime(['2020-01-01']), np.linalg.norm([1]), np.vectorize(len)"),
+        ("", "pd.DataFrame({'a': [1]}).groupby('a').agg({'a': 'sum'}), np.linalg.norm([1]), np.vectorize(len)"),
         ("", "import pandas, numpy as n\n    from pyarrow import compute as c\n    def g():\n        return c.add(n.log(1), 1)\n    g(), pandas.concat([])"),
         (
             "from collections import namedtuple\nfrom functools import lru_cache\nimport logging, enum, contextlib\nLOG = logging.getLogger('x')\nWORDS = re.compile('a+')\n"
@@ -360,8 +429,15 @@ def test_an_expression_may_draw():
         ),
         (
             "import zoneinfo, decimal\nFRAME = pd.DataFrame({'a': [1], 'c': pd.to_datetime(['2020-01-01']), 'd': pd.Categorical(['a'])})\n"
-            "HELD = FRAME, np.arange(3), pd.Timestamp('2020-01-01'), zoneinfo.ZoneInfo('Europe/Berlin'), pa.scalar(1), decimal.Decimal(1), datetime.date(2020, 1, 1)",
-            "FRAME.merge(HELD[0]), isinstance(1, datetime.datetime), datetime.datetime(2020, 1, 1).strftime('%Y')",
+            "HELD = FRAME, FRAME.set_index('c'), np.arange(3), pd.Timestamp('2020-01-01'), zoneinfo.ZoneInfo('Europe/Berlin'), pa.scalar(1), decimal.Decimal(1), datetime.date(2020, 1, 1)",
+            "FRAME.merge(HELD[0]), FRAME.set_index('c'), isinstance(1, datetime.datetime), datetime.datetime(2020, 1, 1).strftime('%Y')",
+        ),
+        (
+            "import functools, hashlib, logging\nfrom hashlib import blake2b\nfrom typing import Generic, NewType, TypeVar\nfrom urllib.parse import urlsplit\n"
+            "T = TypeVar('T')\nUser = NewType('User', int)\nclass Box(Generic[T]):\n    query = 'x'\n    def get(self, today: T) -> T:\n        return self.query\n"
+            "@functools.singledispatch\ndef shown(x):\n    return shown(x.inner)\n@shown.register\ndef _(x: int):\n    return x\n"
+            "def first(xs: list[T], by: User = 0) -> T:\n    return xs[0]\nNAMES = {'now': 1}",
+            "first([1]), Box().get(NAMES['now']), {}['today'], urlsplit('x').query, logging.info('x'), shown(1), blake2b(b'x'), f.samples",
         ),
     ],
 )  # fmt: skip

@@ -86,7 +86,7 @@ FILES = {
         "        return batches if self.size + rates.OTHER else None\n"
     ),
 }
-MODULES = ("helpers", "plugins", "shop")
+MODULES = ("helpers", "plugins", "shop", "colorsys")
 
 
 @pytest.fixture
@@ -250,3 +250,14 @@ def test_a_source_is_read_once_for_all_jobs_that_know_the_same_of_what_it_import
     assert (len(users.doing_more), len(library.doing_more)) == (1, 0)
     assert source_of(file, lambda module: True) is users and source_of(file, lambda module: False) is library
     assert source_of(replace(file, source=file.source + b"\n"), lambda module: True) is not users
+
+
+def test_a_module_of_the_users_that_shadows_a_standard_one_counts_by_its_source(write):
+    text = "def same(batches):\n    return batches\n"
+    script = SCRIPT.replace("helpers.made(batches)", "colorsys.same(batches)").replace(
+        "import helpers\n", "import helpers, colorsys\n"
+    )
+    write(colorsys=text)
+    known = script_prints(script)
+    write(colorsys=text.replace("return batches", "return list(batches)"))
+    assert changed(known, script_prints(script)) == {"one"}

@@ -16,13 +16,14 @@ from functools import lru_cache
 from typing import Any
 
 from firesteel.compile.identity.digests import digest
-from firesteel.compile.identity.pure import TEXTS
+from firesteel.compile.identity.pure import may_matter
 
 _CONST = frozenset(dis.hasconst)
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _IDLE = frozenset((dis.opmap["CACHE"], dis.opmap["NOP"]))
 _GLOBALS = {dis.opmap[n] for n in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if n in dis.opmap}
 _ATTRIBUTES = {dis.opmap[n] for n in ("LOAD_ATTR", "LOAD_METHOD") if n in dis.opmap}
+_SUPER = dis.opmap.get("LOAD_SUPER_ATTR", -1)
 _STORE_NAME, _IMPORT, _IMPORT_FROM = (dis.opmap[n] for n in ("STORE_NAME", "IMPORT_NAME", "IMPORT_FROM"))
 _SHIFTED = {dis.opmap["LOAD_GLOBAL"]: 1}
 """Bits behind the number of a name."""
@@ -30,6 +31,8 @@ if sys.version_info >= (3, 12):
     _SHIFTED |= {dis.opmap["LOAD_ATTR"]: 1, dis.opmap["LOAD_SUPER_ATTR"]: 2}
 _NAMED = frozenset(dis.hasname)
 _SMALL_INT = dis.opmap.get("LOAD_SMALL_INT", -1)
+_LONGEST = 32
+"""Characters of a text that may matter."""
 _LINE = "__firstlineno__"
 """Set in the body of a class to the constant before."""
 _STORES_NAME = (_STORE_NAME, dis.opmap["STORE_GLOBAL"])
@@ -64,7 +67,7 @@ Read = tuple[str, tuple[str, ...]]
 class CodeFacts:
     """``reads``: globals, or builtins. ``borrowed``: modules that functions import, each with what is read of it (empty: itself). ``free``:
     variables of the code around it. ``attributes``: all names of attributes that are read of anything. ``texts``: constants that may matter
-    (``pure.TEXTS``)."""
+    (``pure.may_matter``)."""
 
     digest: bytes
     reads: tuple[Read, ...]
@@ -122,6 +125,8 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
             begun = (*begun, name) if begun else ()
         else:
             begun = ()
+        if opcode == _SUPER:
+            attributes.add(name)
         if opcode == _IMPORT:
             imports[_import(name, loaded)] = None
         elif opcode == _STORE_NAME and name == _LINE and loaded:
@@ -130,7 +135,7 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
         if opcode in _CONST:
             constant = code.co_consts[argument]
             loaded = [*loaded[-1:], constant]
-            texts |= TEXTS.intersection(_texts(constant))
+            texts |= set(filter(may_matter, texts_of(constant)))
             inner += [code_facts(constant)] if isinstance(constant, types.CodeType) else []
             parts.append(bytes((opcode,)) + _constant(constant))
         else:
@@ -201,12 +206,14 @@ def _variables(code: types.CodeType, inner: list[CodeFacts]) -> tuple[set[Read],
     return borrowed, {read for read in reads if read[0] in code.co_freevars}
 
 
-def _texts(constant: Any) -> Iterator[str]:
-    if isinstance(constant, str):
-        yield constant
-    elif isinstance(constant, tuple | frozenset):
+def texts_of(constant: Any) -> Iterator[str]:
+    """Short texts in it."""
+    if isinstance(constant, str | bytes):
+        if len(constant) <= _LONGEST:
+            yield constant if isinstance(constant, str) else constant.decode("latin-1")
+    elif isinstance(constant, tuple | list | frozenset):
         for one in constant:
-            yield from _texts(one)
+            yield from texts_of(one)
 
 
 def _instructions(code: bytes) -> Iterator[tuple[int, int]]:

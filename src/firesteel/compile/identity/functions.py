@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 import types
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firesteel.compile.identity import named
-from firesteel.compile.identity.code import code_facts
+from firesteel.compile.identity.code import CodeFacts, code_facts
 from firesteel.compile.identity.digests import digest, of_names
 from firesteel.compile.identity.values import shown
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _SAID_ELSEWHERE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 """Values with facts of their own."""
+_DISPATCH: types.CodeType = vars(functools)["singledispatch"](abs).__code__
+"""Of functions that ``functools.singledispatch`` makes."""
 
 
 def importable(value: Any) -> tuple[str, str] | None:
@@ -36,6 +39,9 @@ def of_function(walk: Walk, function: types.FunctionType) -> bytes:
     where = importable(function)
     if where is not None:
         return named.reference(walk, *where)
+    if function.__code__ is _DISPATCH:
+        registry: Any = getattr(function, "registry", {})
+        return b"d" + walk.sequence(b"dispatch", (function.__name__, registry))
     names = function.__globals__
     if names.get(function.__qualname__) is function:
         key = ("function", walk.known.namespace(names), function.__qualname__)
@@ -55,7 +61,7 @@ def _by_value(walk: Walk, function: types.FunctionType) -> bytes:
             walk.encoded(function.__doc__),
         ]
         parts += [_part(walk, f"default of {one} in {name}", value) for one, value in _defaults(function)]
-        parts += [_part(walk, f"captured {one} of {name}", value) for one, value in _captured(function)]
+        parts += [_held(walk, f"captured {one} of {name}", one, value, facts) for one, value in _captured(function)]
         parts += [_global(walk, function, read, path, name) for read, path in sorted(facts.reads)]
         named.code(walk, facts, str(function.__globals__.get("__package__") or ""))
         parts += [walk.by_name(b"annotations", _annotations(function)), walk.by_name(b"attributes", vars(function))]
@@ -67,6 +73,14 @@ def _part(walk: Walk, name: str, value: Any) -> bytes:
     if not isinstance(value, _SAID_ELSEWHERE):
         walk.note(name, found, shown(value))
     return digest(of_names(name), found)
+
+
+def _held(walk: Walk, fact: str, variable: str, value: Any, facts: CodeFacts) -> bytes:
+    """Of a captured module only what the function reads."""
+    if not isinstance(value, types.ModuleType):
+        return _part(walk, fact, value)
+    paths = sorted(path for read, path in facts.free if read == variable) or [()]
+    return digest(of_names(fact), *(named.of_module(walk, value, path) for path in paths))
 
 
 def _defaults(function: types.FunctionType) -> Iterator[tuple[str, Any]]:

@@ -101,7 +101,7 @@ def _zipped(name: str) -> ModuleFile | None:
 
 def _place(top: str) -> Path | None:
     """The file, or a package's folder, of a top-level module of the user's; None: it is a library, or there is no such module."""
-    if top in ("__main__", "firesteel", *_SPARK) or top in sys.stdlib_module_names:
+    if top in ("__main__", "firesteel", *_SPARK):
         return None
     module = sys.modules.get(top)
     names: dict[str, Any] = {} if module is None else vars(module)  # it may make others when it is asked
@@ -119,6 +119,8 @@ def _place(top: str) -> Path | None:
     if not isinstance(found, str):
         return None if module is None else Path(f"<{top}>")  # made at run time: the user's, and of no file
     path = Path(found)
+    if top in sys.stdlib_module_names and not path.exists():  # built-in, frozen, or in an archive with Python
+        return None
     return None if is_installed(path) or is_installed(path.resolve()) else path
 
 

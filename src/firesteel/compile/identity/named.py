@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from firesteel.compile.identity.code import CodeFacts, Import
 from firesteel.compile.identity.digests import digest, of_names
 from firesteel.compile.identity.modules import library_version
-from firesteel.compile.identity.pure import attributes_outside, resolved, texts_outside
+from firesteel.compile.identity.pure import resolved
 from firesteel.compile.identity.sources import Source, Statement, absolute
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def is_by_value(module: str) -> bool:
 
 def code(walk: Walk, facts: CodeFacts, package: str) -> None:
     """Looks into what code imports and reads of anything. ``package``: where relative imports begin."""
-    for attribute in attributes_outside(facts.attributes):
-        walk.suspect(f".{attribute}")
-    for text in texts_outside(facts.texts, facts.attributes | {name for name, _ in facts.reads}):
-        walk.suspect(f"'{text}'")
+    walk.reads(facts.attributes, facts.attributes | {name for name, _ in facts.reads}, facts.texts)
     for one in facts.imports:
         _imported(walk, one, package)
     for module, path in sorted(facts.borrowed):
@@ -81,6 +78,7 @@ def _named(walk: Walk, module: str, path: Path) -> bytes:
 
 def note_library(walk: Walk, top: str) -> None:
     """Adds the version of a library, by its top-level module."""
+    walk.reached.add(top)
     if top in (*ALWAYS, "__main__"):
         return
     version = library_version(top)

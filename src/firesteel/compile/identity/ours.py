@@ -33,6 +33,12 @@ def is_ours(kind: type) -> bool:
     return kind.__module__.startswith("firesteel.")
 
 
+def is_connector(kind: type) -> bool:
+    """Returns whether it is a source, a sink, or a part of one of ours. What these read from filesystems counts as a job's input."""
+    has_role = hasattr(kind, "list_splits") or (hasattr(kind, "begin") and hasattr(kind, "commit"))
+    return has_role or kind.__module__.startswith("firesteel.connectors.")
+
+
 def stand_in(walk: Walk, value: Any) -> Any:
     """A plain value that identifies the object; None: all that it holds does."""
     kind = type(value)

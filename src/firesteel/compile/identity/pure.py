@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from types import ModuleType
 
 RANDOM_ROWS = "draws at random (an expression with random())"
 NOT_PURE = "does not know to be pure"
-NOW = frozenset(("now", "today"))
-"""Constants that libraries take for the present time: ``pandas.to_datetime("now")``."""
+_NOW = frozenset(("now", "today"))
+"""Texts that numpy and pandas take for the present time, in any case: ``numpy.datetime64("Now")``."""
+_TODAY = re.compile(r"(datetime64|[<>]?M8)\[.*|\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
+"""Texts with which pandas may add the date of today to a time: types to parse for, and times."""
+_CLOCK = frozenset(("DatetimeIndex", "Timestamp", "bdate_range", "date_range", "to_datetime"))
+"""Names of pandas that add the date of today to a text that is only a time."""
 
 _BUILTINS = frozenset(name for name, held in vars(builtins).items() if isinstance(held, type)) | frozenset(
     [
@@ -87,6 +92,7 @@ _WHOLE = frozenset(
         "functools",
         "graphlib",
         "hashlib",
+        "_blake2",  # of hashlib
         "heapq",
         "hmac",
         "html",
@@ -145,7 +151,9 @@ _ALL_BUT = {
         "numpy": "DataSource fromfile fromregex genfromtxt load loadtxt memmap save savetxt savez savez_compressed show_config show_runtime test",
         "numpy.rec": "fromfile",
         "pandas": "ExcelFile ExcelWriter HDFStore describe_option eval get_option option_context options set_option show_versions test",
-        "pyarrow": "MemoryMappedFile NativeFile OSFile PythonFile cpu_count create_memory_map input_stream io_thread_count memory_map output_stream",
+        "pyarrow": "CompressedInputStream CompressedOutputStream MemoryMappedFile NativeFile OSFile PythonFile _RecordBatchFileReader "
+        "_RecordBatchFileWriter _RecordBatchStreamReader _RecordBatchStreamWriter cpu_count create_memory_map input_stream io_thread_count "
+        "memory_map output_stream transcoding_input_stream",
         "pyarrow._compute": "RandomOptions function_registry get_function",
         "pyarrow.compute": "function_registry get_function list_functions random register_aggregate_function register_scalar_function "
         "register_tabular_function register_vector_function",
@@ -163,9 +171,10 @@ _ONLY = {
         "gzip": "compress decompress",
         "inspect": "cleandoc",
         "io": "BytesIO StringIO TextIOWrapper",
-        "logging": "CRITICAL DEBUG ERROR INFO Logger NOTSET WARNING getLogger",
+        "logging": "CRITICAL DEBUG ERROR INFO Logger NOTSET WARNING critical debug error exception getLogger info log warning",
         "lzma": "compress decompress",
         "os": "PathLike fspath linesep sep",
+        "pandas.io.json._normalize": "json_normalize",
         "pathlib": "PurePath PurePosixPath PureWindowsPath",
         "posixpath": "basename commonprefix dirname join normpath sep split splitext",
         "pyspark.sql": "Row",
@@ -173,6 +182,7 @@ _ONLY = {
         "threading": "Lock RLock local",
         "time": "mktime sleep strptime struct_time",
         "tomllib": "loads TOMLDecodeError",
+        "tomllib._parser": "loads TOMLDecodeError",
         "uuid": "NAMESPACE_DNS NAMESPACE_OID NAMESPACE_URL NAMESPACE_X500 UUID uuid3 uuid5",
         "xml.etree.ElementTree": "Element ParseError QName SubElement XML fromstring tostring",
     }.items()
@@ -182,10 +192,6 @@ _ATTRIBUTES = frozenset(
         "now",
         "today",
         "utcnow",
-        "eval",
-        "query",
-        "sample",
-        "samples",
         "to_feather",
         "to_hdf",
         "to_orc",
@@ -213,12 +219,16 @@ _ATTRIBUTES = frozenset(
         "tb_lineno",
     ]
 )
-"""Of objects and classes of the modules above: the clock, chance, variables of the caller (``DataFrame.query``), files that C++ writes, and
-what leads out of a function to others."""
+"""Of objects and classes of the modules above: the clock, files that C++ writes, and what leads out of a function to others."""
+_OF_FRAMES = frozenset(("eval", "query", "sample", "samples"))
+"""The same, where an object may be of pandas, ``statistics`` or another library: chance, and variables of the caller."""
+_NO_FRAMES = frozenset(("builtins", "dateutil", "duckdb", "firesteel", "numpy", "orjson", "pyarrow", "pytz", "regex", "typing_extensions")) | (
+    sys.stdlib_module_names - {"statistics"}
+)  # fmt: skip
+"""Libraries whose objects have no such attributes."""
 _BY_NAME = frozenset(("getattr", "__getattribute__", "attrgetter", "methodcaller", "call_function", "_call"))
 """They take the name of what they use as a text."""
-TEXTS = NOW | _ATTRIBUTES | {"random"}
-"""Constants in code that may matter."""
+_TEXTS = _ATTRIBUTES | _OF_FRAMES | {"random"}
 
 
 def unknown(module: str, path: tuple[str, ...], known: Collection[str] = ()) -> str | None:
@@ -227,15 +237,35 @@ def unknown(module: str, path: tuple[str, ...], known: Collection[str] = ()) -> 
     name = ".".join((module, *path))
     if any(f"{name}.".startswith(f"{one}.") for one in known):
         return None
-    if _is_listed(module, path) and _ATTRIBUTES.isdisjoint(path):
+    is_listed = _is_listed(module, path) and _is_listed(*_made_in(module, path))
+    if is_listed and not takes_clock(module, path) and (_ATTRIBUTES | _OF_FRAMES).isdisjoint(path):
         return None
     return name.removeprefix("builtins.")
+
+
+def takes_clock(module: str, path: tuple[str, ...]) -> bool:
+    """Returns whether this is a name of pandas that adds the date of today to a text that is only a time."""
+    return module.partition(".")[0] == "pandas" and path[:1] != () and path[0] in _CLOCK
+
+
+def _made_in(module: str, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The module that defines what another one has: ``pyarrow.ipc`` for ``pyarrow.RecordBatchFileReader``."""
+    if path and not module.startswith("firesteel.") and (module in _ALL_BUT or _is_below(module)):
+        held = vars(sys.modules[module]).get(path[0]) if module in sys.modules else None
+        made = getattr(held, "__module__", None) if callable(held) else None
+        if isinstance(made, str) and made not in ("builtins", "importlib._bootstrap"):  # of classes that C makes
+            return made, path
+    return module, path
+
+
+def _is_below(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{one}.") for one in _BELOW)
 
 
 def _is_listed(module: str, path: tuple[str, ...]) -> bool:
     if module == "builtins":
         return bool(path) and path[0] in _BUILTINS
-    if any(f"{module}.".startswith(f"{one}.") for one in _BELOW):
+    if _is_below(module):
         return True
     for own in (module, module.removeprefix("_")):  # ``_operator``: in C
         if own in _WHOLE:
@@ -263,11 +293,21 @@ def resolved(module: str, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return module, path
 
 
-def attributes_outside(attributes: Collection[str]) -> list[str]:
-    """Those of any object that are not pure."""
-    return sorted(_ATTRIBUTES.intersection(attributes))
+def may_matter(text: str) -> bool:
+    """Returns whether a constant may stand for something that is not pure."""
+    return text in _TEXTS or text.lower() in _NOW or _TODAY.fullmatch(text) is not None
 
 
-def texts_outside(texts: Collection[str], names: Collection[str]) -> list[str]:
-    """Constants of code that stand for something that is not pure. ``names``: all that the code reads."""
-    return sorted(set(texts) & (TEXTS if not _BY_NAME.isdisjoint(names) else NOW))
+def outside(
+    attributes: Collection[str], names: Collection[str], texts: Collection[str], reached: Collection[str]
+) -> Iterator[str]:
+    """The attributes and texts that stand for something that is not pure. ``names``: all that the code reads. ``reached``: top-level modules of
+    which objects may be met."""
+    has_frames = not _NO_FRAMES.issuperset(reached)
+    suspects = _ATTRIBUTES | _OF_FRAMES if has_frames else _ATTRIBUTES
+    yield from (f".{name}" for name in suspects.intersection(attributes))
+    by_name = suspects | {"random"} if not _BY_NAME.isdisjoint(names) else frozenset[str]()
+    for text in texts:
+        is_now = text.lower() in _NOW and (has_frames or "numpy" in reached)
+        if text in by_name or is_now or (has_frames and _TODAY.fullmatch(text)):
+            yield f"'{text}'"

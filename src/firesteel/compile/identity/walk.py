@@ -11,23 +11,27 @@ import copyreg
 import functools
 import marshal
 import types
-from collections.abc import Callable, Generator, Iterable, Mapping
+import typing
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
+import numpy as np
 from pyarrow.fs import FileSystem
 
 from firesteel.compile.identity import classes, functions, named, ours
-from firesteel.compile.identity.code import code_facts
+from firesteel.compile.identity.code import code_facts, texts_of
 from firesteel.compile.identity.digests import digest, never, of_data, of_names
 from firesteel.compile.identity.facts import Fact
 from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, attributes_outside, unknown
+from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, may_matter, outside, takes_clock, unknown
 from firesteel.compile.identity.values import draws
 from firesteel.humanize import first_of
 
 _ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+_NOTHING = frozenset[str]()
+_PLAIN = (list, tuple, dict, set, frozenset)
 _LONG = 1 << 16
 _DEEPEST = 100
 """Values within values."""
@@ -52,6 +56,12 @@ class Walk:
         self.unprovable: dict[str, None] = {}
         self._suspects: dict[str, dict[str, None]] = {}
         """By function: what it uses that may give another answer each time."""
+        self.reached: set[str] = set()
+        """Top-level modules of libraries of which the vertex may meet objects."""
+        self._reads: dict[tuple[str, frozenset[str], frozenset[str], frozenset[str]], None] = {}
+        """What code reads, each as ``reads`` has it, after the place."""
+        self._texts: dict[tuple[str, str], None] = {}
+        """Texts that matter where something takes names as texts, or dates: place and text."""
         self._items: dict[Key, bytes] = {}
         self._todo: list[tuple[Key, Callable[[], bytes]]] = []
         self._done: dict[int, tuple[Any, bytes]] = {}
@@ -62,6 +72,8 @@ class Walk:
         self._on_circles: set[int] = set()
         self._met_again = 0
         self._where = ""
+        self._holder: type = type(None)
+        """Of the innermost object, but for lists and the like, that holds the present value."""
 
     # --- what is found ---
 
@@ -99,9 +111,15 @@ class Walk:
 
     def uses(self, module: str, path: tuple[str, ...] = ()) -> None:
         """``module``: of a library, or compiled. ``path``: attributes; empty: anything in the module."""
+        self.reached.add(module.partition(".")[0])
         name = unknown(module, path, self.known.pure)
-        if name is not None:
+        if name is not None and not (takes_clock(module, path) and path == (self._holder.__name__,)):  # holds a time
             self.suspect(name)
+
+    def reads(self, attributes: Collection[str], names: Collection[str], texts: Collection[str]) -> None:
+        """Adds what code reads of anything, all names that it reads, and its constants that may matter."""
+        self._reads[self._where, frozenset(attributes), frozenset(names), frozenset(texts)] = None
+        self.reached |= {name[len("to_") :] for name in ("to_pandas", "to_numpy") if name in attributes}
 
     def suspect(self, name: str) -> None:
         """The vertex uses something that may give another answer each time."""
@@ -110,7 +128,14 @@ class Walk:
     def reasons(self) -> list[str]:
         """Why the vertex may give other rows all the same, in words that follow its name."""
         found = list(self.unprovable)
-        for where, names in self._suspects.items():
+        all_names = frozenset(name for _, _, names, _ in self._reads for name in names)
+        read = [*self._reads, *((where, _NOTHING, all_names, frozenset((text,))) for where, text in self._texts)]
+        suspects = {where: dict(names) for where, names in self._suspects.items()}
+        for where, attributes, names, texts in read:
+            more = dict.fromkeys(outside(attributes, names, texts, self.reached))
+            if more:
+                suspects.setdefault(where, {}).update(more)
+        for where, names in suspects.items():
             place = f" in {where}" if where else ""
             found.append(f"uses {first_of(sorted(names), _MOST_NAMED)}{place}, which Firesteel {NOT_PURE}")
         return found
@@ -138,10 +163,18 @@ class Walk:
             if kind in (str, bytes) and len(value) > _LONG:
                 data = value if kind is bytes else value.encode(errors="surrogatepass")
                 return b"d" + digest(kind.__name__.encode(), of_data(data))
+            self._note_texts(value)
             return b"a" + marshal.dumps(value, 2)
         if (kind is tuple or kind is list) and _ATOMS.issuperset(map(type, value)):
+            self._note_texts(value)
             return b"d" + digest(marshal.dumps(value, 2))
         return self._composite(value)
+
+    def _note_texts(self, value: Any) -> None:
+        if ours.is_ours(self._holder):  # names of columns and steps
+            return
+        for text in filter(may_matter, texts_of(value)):
+            self._texts[self._where, text] = None
 
     def sequence(self, kind: bytes, values: Iterable[Any]) -> bytes:
         """A digest of values in order."""
@@ -150,10 +183,15 @@ class Walk:
     def by_name(self, kind: bytes, values: Mapping[Any, Any]) -> bytes:
         """A digest of values whose order says nothing."""
         names = sorted(values, key=str)
-        return digest(kind, b"".join(self.encoded(name) + self.encoded(values[name]) for name in names))
+        return digest(kind, b"".join(self._name(name) + self.encoded(values[name]) for name in names))
+
+    def _name(self, name: Any) -> bytes:
+        return b"a" + marshal.dumps(name, 2) if type(name) is str else self.encoded(name)
 
     def _composite(self, value: Any) -> bytes:
-        number, here = id(value), len(self._open)
+        kind, number, here = type(value), id(value), len(self._open)
+        if issubclass(kind, FileSystem) and not ours.is_connector(self._holder):
+            self.suspect("a filesystem")
         known = self._done.get(number)
         if known is not None:
             return known[1]
@@ -168,22 +206,20 @@ class Walk:
             return self.unknowable("holds objects that refer to each other in too many ways")
         outer, self._lowest = self._lowest, _NO_CIRCLE
         self._open[number] = here
+        holder, self._holder = self._holder, self._holder if kind in _PLAIN or issubclass(kind, type) else kind
         self._visits = before = self._visits + 1
         try:
             made = self._looked_into(value)
         except Exception as error:  # of the user's objects, which may do anything, or too deep for Python
-            made = self.unknowable(
-                f"holds a {type(value).__qualname__}, which cannot be looked into ({type(error).__name__})"
-            )
+            made = self.unknowable(f"holds a {kind.__qualname__}, which cannot be looked into ({type(error).__name__})")
         finally:
             del self._open[number]
+            self._holder = holder
         closed = self._lowest >= here
         self._lowest = outer if closed else min(outer, self._lowest)
         if not closed:
             self._on_circles.add(number)
-        elif self._visits > before or issubclass(
-            type(value), type
-        ):  # not of small ones, of which there may be millions
+        elif self._visits > before or issubclass(kind, type):  # not of small ones, of which there may be millions
             self._done[number] = value, made  # held: its number is its own as long
         return made
 
@@ -197,10 +233,9 @@ class Walk:
         if stands_for is not None:
             return b"d" + digest(self.encoded(type(value)), self.encoded(stands_for))
         self.mark(RANDOM_ROWS if draws(value) else None)
-        if self._where and isinstance(value, FileSystem):
-            self.suspect("a filesystem")
         data = self.known.data(value, self.encoded)
         if data is not None:
+            self.reached.add(type(value).__module__.partition(".")[0])
             return b"d" + data
         if ours.is_ours(type(value)) and is_dataclass(value):
             return b"d" + digest(self.encoded(type(value)), self.sequence(b"fields", ours.fields_of(value)))
@@ -213,6 +248,8 @@ class Walk:
             reduce = copyreg.dispatch_table.get(kind)
             made: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
             if isinstance(made, str):
+                if kind is np.ufunc and getattr(np, made, None) is not value:  # of another library
+                    self.suspect(f"the ufunc {made}")
                 return named.reference(self, getattr(value, "__module__", None) or kind.__module__, made)
             parts: Any = (*made, None, None, None, None)[:6]
             maker, arguments, state, items, pairs, setter = parts
@@ -248,9 +285,13 @@ def _builtin(walk: Walk, value: types.BuiltinFunctionType) -> bytes:
     held = value.__self__
     if held is None or isinstance(held, types.ModuleType):
         return named.reference(walk, value.__module__ or "builtins", value.__qualname__)
-    for name in attributes_outside((value.__name__,)):
-        walk.suspect(f".{name}")
+    walk.reads((value.__name__,), (), ())
     return b"d" + walk.sequence(b"method", (value.__name__, held))
+
+
+def _type_variable(walk: Walk, value: Any) -> bytes:
+    names = "__bound__", "__constraints__", "__covariant__", "__contravariant__", "__supertype__", "__default__"
+    return b"d" + walk.sequence(b"type variable", (value.__name__, *(getattr(value, name, None) for name in names)))
 
 
 def _cell(walk: Walk, value: types.CellType) -> bytes:
@@ -282,5 +323,6 @@ _KINDS: dict[type, Callable[[Walk, Any], bytes]] = {
     staticmethod: lambda walk, value: b"d" + walk.sequence(b"static method", (value.__func__,)),
     classmethod: lambda walk, value: b"d" + walk.sequence(b"class method", (value.__func__,)),
     functools.cached_property: lambda walk, value: b"d" + walk.sequence(b"cached property", (value.func,)),
+    **dict.fromkeys((typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple, typing.NewType), _type_variable),
     type(functools.lru_cache(draws)): lambda walk, value: b"d" + walk.sequence(b"cache", (value.__wrapped__,)),
 }
