@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from firesteel.compile.identity.digests import digest
-from firesteel.compile.identity.pure import may_matter
+from firesteel.compile.identity.pure import texts_that_matter
 
 _CONST = frozenset(dis.hasconst)
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
@@ -31,8 +31,6 @@ if sys.version_info >= (3, 12):
     _SHIFTED |= {dis.opmap["LOAD_ATTR"]: 1, dis.opmap["LOAD_SUPER_ATTR"]: 2}
 _NAMED = frozenset(dis.hasname)
 _SMALL_INT = dis.opmap.get("LOAD_SMALL_INT", -1)
-_LONGEST = 32
-"""Characters of a text that may matter."""
 _LINE = "__firstlineno__"
 """Set in the body of a class to the constant before."""
 _STORES_NAME = (_STORE_NAME, dis.opmap["STORE_GLOBAL"])
@@ -67,7 +65,7 @@ Read = tuple[str, tuple[str, ...]]
 class CodeFacts:
     """``reads``: globals, or builtins. ``borrowed``: modules that functions import, each with what is read of it (empty: itself). ``free``:
     variables of the code around it. ``attributes``: all names of attributes that are read of anything. ``texts``: constants that may matter
-    (``pure.may_matter``)."""
+    (``pure.texts_that_matter``)."""
 
     digest: bytes
     reads: tuple[Read, ...]
@@ -135,7 +133,7 @@ def _looked_into(code: types.CodeType) -> CodeFacts:
         if opcode in _CONST:
             constant = code.co_consts[argument]
             loaded = [*loaded[-1:], constant]
-            texts |= set(filter(may_matter, texts_of(constant)))
+            texts |= set(texts_that_matter((constant,)))
             inner += [code_facts(constant)] if isinstance(constant, types.CodeType) else []
             parts.append(bytes((opcode,)) + _constant(constant))
         else:
@@ -204,16 +202,6 @@ def _variables(code: types.CodeType, inner: list[CodeFacts]) -> tuple[set[Read],
         paths = [path for read, path in reads if read == variable] or [()]
         borrowed |= {(module, (*base, *path)) for module, base in modules for path in paths}
     return borrowed, {read for read in reads if read[0] in code.co_freevars}
-
-
-def texts_of(constant: Any) -> Iterator[str]:
-    """Short texts in it."""
-    if isinstance(constant, str | bytes):
-        if len(constant) <= _LONGEST:
-            yield constant if isinstance(constant, str) else constant.decode("latin-1")
-    elif isinstance(constant, tuple | list | frozenset):
-        for one in constant:
-            yield from texts_of(one)
 
 
 def _instructions(code: bytes) -> Iterator[tuple[int, int]]:

@@ -11,8 +11,9 @@ import builtins
 import importlib
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import ModuleType
+from typing import Any
 
 RANDOM_ROWS = "draws at random (an expression with random())"
 NOT_PURE = "does not know to be pure"
@@ -228,7 +229,10 @@ _NO_FRAMES = frozenset(("builtins", "dateutil", "duckdb", "firesteel", "numpy", 
 """Libraries whose objects have no such attributes."""
 _BY_NAME = frozenset(("getattr", "__getattribute__", "attrgetter", "methodcaller", "call_function", "_call"))
 """They take the name of what they use as a text."""
-_TEXTS = _ATTRIBUTES | _OF_FRAMES | {"random"}
+_MATTERS = re.compile("|".join((f"(?i:{'|'.join(_NOW)})", _TODAY.pattern, *_ATTRIBUTES, *_OF_FRAMES, "random")))
+_TEXT = (str, bytes)
+_LONGEST = 32
+"""Characters of a text that may matter."""
 
 
 def unknown(module: str, path: tuple[str, ...], known: Collection[str] = ()) -> str | None:
@@ -293,9 +297,17 @@ def resolved(module: str, path: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return module, path
 
 
-def may_matter(text: str) -> bool:
-    """Returns whether a constant may stand for something that is not pure."""
-    return text in _TEXTS or text.lower() in _NOW or _TODAY.fullmatch(text) is not None
+def texts_that_matter(constants: Iterable[Any]) -> list[str]:
+    """The texts among constants, and within them, that may stand for something that is not pure."""
+    found: list[str] = []
+    for one in constants:
+        if isinstance(one, _TEXT):
+            if len(one) <= _LONGEST:
+                text = one if isinstance(one, str) else one.decode("latin-1")
+                found += [text] if _MATTERS.fullmatch(text) else []
+        elif isinstance(one, tuple | frozenset):
+            found += texts_that_matter(one)
+    return found
 
 
 def outside(

@@ -21,11 +21,11 @@ import numpy as np
 from pyarrow.fs import FileSystem
 
 from firesteel.compile.identity import classes, functions, named, ours
-from firesteel.compile.identity.code import code_facts, texts_of
+from firesteel.compile.identity.code import code_facts
 from firesteel.compile.identity.digests import digest, never, of_data, of_names
 from firesteel.compile.identity.facts import Fact
 from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, may_matter, outside, takes_clock, unknown
+from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, outside, takes_clock, texts_that_matter, unknown
 from firesteel.compile.identity.values import draws
 from firesteel.humanize import first_of
 
@@ -160,21 +160,22 @@ class Walk:
         """The value in some bytes that no other value begins with."""
         kind = type(value)
         if kind in _ATOMS:
-            if kind in (str, bytes) and len(value) > _LONG:
-                data = value if kind is bytes else value.encode(errors="surrogatepass")
-                return b"d" + digest(kind.__name__.encode(), of_data(data))
-            self._note_texts(value)
+            if kind in (str, bytes):
+                if len(value) > _LONG:
+                    data = value if kind is bytes else value.encode(errors="surrogatepass")
+                    return b"d" + digest(kind.__name__.encode(), of_data(data))
+                self._note_texts((value,))
             return b"a" + marshal.dumps(value, 2)
-        if (kind is tuple or kind is list) and _ATOMS.issuperset(map(type, value)):
-            self._note_texts(value)
+        if (kind is tuple or kind is list) and _ATOMS.issuperset(kinds := set(map(type, value))):
+            if not kinds.isdisjoint((str, bytes)):
+                self._note_texts(value)
             return b"d" + digest(marshal.dumps(value, 2))
         return self._composite(value)
 
-    def _note_texts(self, value: Any) -> None:
-        if ours.is_ours(self._holder):  # names of columns and steps
-            return
-        for text in filter(may_matter, texts_of(value)):
-            self._texts[self._where, text] = None
+    def _note_texts(self, values: Iterable[Any]) -> None:
+        for text in texts_that_matter(values):
+            if not ours.is_ours(self._holder):  # whose texts are names of columns and steps
+                self._texts[self._where, text] = None
 
     def sequence(self, kind: bytes, values: Iterable[Any]) -> bytes:
         """A digest of values in order."""
