@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from firesteel.api.acceleration.verifying import Comparison, SkippedError, inexact_columns, is_drawn
+from firesteel.api.acceleration import verifying
+from firesteel.api.acceleration.verifying import (
+    Check,
+    Comparison,
+    SkippedError,
+    _check_certain,
+    inexact_columns,
+    is_drawn,
+    is_of_values,
+    means_of_decimals,
+)
+from firesteel.options import Options
 from firesteel.sql.plans.nodes import Node
 
 
@@ -67,6 +80,87 @@ def test_sums_that_are_all_near_zero_are_not_judged():
     assert differs({"x": [1.0]}, {"x": [1.0 + 1e-8]}, close=True)
     assert "Spark 2" in differs({"x": [0.0]}, {"x": [1.455e-11, 0.0]}, close=True)
     assert differs({"k": ["a"], "x": [0.0]}, {"k": ["b"], "x": [1.455e-11]}, close=True)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """A tenth of the rows without partners that are looked at otherwise, so that few rows are many."""
+    monkeypatch.setattr(verifying, "_MOST_ALONE", 100)
+
+
+def test_many_rows_whose_sums_would_sort_them_another_way_are_the_same(few):
+    """The first sums are one number up to their last digits, so that they order each side at random."""
+    n = 300
+    noise = [1e-14 * (i * 7_919 % 101) for i in range(n)]
+    ours = {"k": ["a"] * n, "x": [0.3 + e for e in noise], "y": [float(i) for i in range(n)]}
+    theirs = ours | {"x": [0.3 + e for e in reversed(noise)]}
+    assert differs(ours, theirs, close=True) == ""
+    assert differs(ours, theirs | {"k": ["a"] * (n - 1) + ["b"]}, close=True)
+    assert "Spark: k = a, x = 0.3, y = 17.5" in differs(ours, theirs | {"y": [*ours["y"][:-1], 17.5]}, close=True)
+    assert differs(ours, theirs | {"x": [4.0] * n}, close=True)
+
+
+def test_many_rows_that_cannot_be_paired_are_not_judged(few):
+    """Steps of a tenth of the share: all numbers are in one group, and the second column orders the sides differently."""
+    n = 300
+    x, y = [1.0 + 1e-10 * i for i in range(n)], [float(i * 7_919 % n) for i in range(n)]
+    ours = {"x": x, "y": [0.0] * n}
+    assert differs(ours, {"x": x[::-1], "y": [0.0] * n}, close=True) == ""
+    dense = {"x": [*x, *x], "y": [1.0 + 1e-10 * one for one in [*y, *x]]}
+    turned = {"x": [*x, *x], "y": [1.0 + 1e-10 * one for one in [*y[1:], y[0], *x]]}
+    with pytest.raises(SkippedError, match="more than 100 rows differ in the last digits"):
+        differs(dense, turned, close=True)
+    fewer = {name: values[:-1] for name, values in turned.items()}
+    assert "Firesteel gives 600 rows, Spark 599." in differs(dense, fewer, close=True)
+
+
+def test_maps_are_sets_of_entries():
+    kind = pa.map_(pa.string(), pa.list_(pa.map_(pa.int32(), pa.float64())))
+    ours = [[("a", [[(1, 0.5), (2, None)]]), ("b", None)], None, []]
+    theirs = [[], [("b", None), ("a", [[(2, None), (1, 0.5)]])], None]
+    wrong = [[], [("b", None), ("a", [[(2, 0.5), (1, None)]])], None]
+    for wrapped in (kind, pa.struct([("a b", kind), ("i", pa.int32())]), pa.list_(kind)):
+
+        def column_of(values: list, wrapped: pa.DataType = wrapped) -> dict:
+            made = {pa.types.is_struct: lambda v: {"a b": v, "i": 1}, pa.types.is_list: lambda v: [v, None]}
+            wrap = next((how for is_one, how in made.items() if is_one(wrapped)), lambda v: v)
+            return {"m": pa.array([None, *map(wrap, values)], wrapped)}
+
+        assert differs(column_of(ours), column_of(theirs)) == ""
+        assert differs(column_of(ours), column_of(wrong)).startswith("The first rows that differ")
+
+
+def test_types_are_compared():
+    one = {"a": pa.array([1], pa.int32())}
+    assert differs(one, {"a": pa.array([1], pa.int64())}) == (
+        "The column a is of type int32 in Firesteel's answer, int64 in Spark's."
+    )
+    assert differs(
+        {"a": pa.array([Decimal(1)], pa.decimal128(9, 2))}, {"a": pa.array([Decimal(1)], pa.decimal128(9, 1))}
+    )
+    assert differs({"a": pa.array([[1]], pa.list_(pa.int8()))}, {"a": pa.array([[1]], pa.list_(pa.int16()))})
+    assert differs({"a": pa.array([0], pa.timestamp("us"))}, {"a": pa.array([0], pa.timestamp("us", "UTC"))})
+    # Arrow alone tells these apart
+    zones = [pa.array([0], pa.timestamp("us", zone)) for zone in ("UTC", "Europe/Berlin")]
+    assert differs({"a": zones[0]}, {"a": zones[1]}) == ""
+    lists = [
+        pa.array([["x"]], pa.list_(pa.field("e", pa.string(), False))),
+        pa.array([["x"]], pa.large_list(pa.large_string())),
+    ]
+    assert differs({"a": lists[0]}, {"a": lists[1]}) == ""
+
+
+def test_averages_of_decimals_are_not_judged_by_their_last_digits():
+    def means(*texts: str) -> dict:
+        return {"a": pa.array([Decimal(text) for text in texts], pa.decimal128(13, 6))}
+
+    ours, theirs = means("1234567.000001", "2.5"), means("1234567.000002", "2.5")
+    assert differs(ours, theirs)
+    assert differs(ours, ours, means={0}) == ""
+    with pytest.raises(SkippedError, match="averages of decimals differ in their last digits"):
+        differs(ours, theirs, means={0})
+    assert "a = 2.500000" in differs(ours, means("1234567.000001", "2.600000"), means={0})
+    assert differs(ours, means("1234567.000001"), means={0})
 
 
 def column(number: int, kind: str = "double") -> Node:
@@ -159,6 +253,92 @@ def test_columns_made_of_inexact_ones_are_inexact():
     whole += [aggregated("Average", column(1, "integer")), aggregated("Sum", digits, "long")]
     plan = projected(*(call("Round", one) for one in whole), child=LEAF)
     assert inexact_columns(plan, lambda _: []) == set()
+
+
+def test_columns_made_of_averages_of_decimals_are_known():
+    def mean(kind: str) -> Node:
+        average = aggregated("Average", Node("UnscaledValue", {"child": column(1, kind)}, "long"))
+        return Node("Cast", {"child": call("Divide", average, ONE)}, "decimal(13,6)")
+
+    plan = operator(
+        "Aggregate", groupingExpressions=[], aggregateExpressions=[alias(mean("decimal(9,2)"), 10)], child=LEAF
+    )
+    assert means_of_decimals(projected(TEN, ONE, child=plan), lambda _: []) == {"c10", "c20"}
+    outputs = {id(plan): [TEN], id(LEAF): [column(40)]}
+    union = operator("Union", children=[LEAF, plan])
+    assert means_of_decimals(union, lambda node: outputs.get(id(node), [column(41)])) == {"c10", "c41"}
+    # with more than nine digits, a small table has such sums
+    plan = operator(
+        "Aggregate", groupingExpressions=[], aggregateExpressions=[alias(mean("decimal(10,2)"), 10)], child=LEAF
+    )
+    with pytest.raises(SkippedError, match="it casts"):
+        inexact_columns(plan, lambda _: [])
+
+
+@pytest.mark.parametrize("cls", ["MapInPandas", "MapInArrow", "FlatMapGroupsInPandas", "FlatMapCoGroupsInArrow"])
+def test_python_functions_of_many_rows_are_not_checked(cls):
+    with pytest.raises(SkippedError, match="a Python function in it gets many rows at once"):
+        _check_certain(SimpleNamespace(root=operator(cls, child=LEAF)), Frame())
+    mean = operator("Aggregate", aggregateExpressions=[alias(aggregated("PythonUDAF", ONE), 10)], child=LEAF)
+    with pytest.raises(SkippedError, match="many rows at once"):
+        _check_certain(SimpleNamespace(root=mean), Frame())
+    _check_certain(SimpleNamespace(root=projected(call("PythonUDF", ONE), child=LEAF)), Frame())
+
+
+class Frame:
+    """A DataFrame of a plan that is deterministic. Nothing else can be asked."""
+
+    class _jdf:
+        @staticmethod
+        def queryExecution():
+            return SimpleNamespace(optimizedPlan=lambda: SimpleNamespace(deterministic=lambda: True))
+
+
+def raised(name: str, text: str) -> Exception:
+    return type(name, (Exception,), {})(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "of_values"),
+    [
+        (raised("ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"), True),
+        (raised("ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero."), True),
+        (raised("DateTimeException", "[CAST_INVALID_INPUT] The value 'x'. SQLSTATE: 22018"), True),
+        (raised("SparkRuntimeException", "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row. SQLSTATE: 21000"), True),
+        (raised("SparkRuntimeException", "[USER_RAISED_EXCEPTION] no SQLSTATE: P0001"), True),
+        (raised("PythonException", "An exception was thrown from the Python worker: ValueError"), True),
+        (
+            raised(
+                "Py4JJavaError",
+                "An error occurred while calling o1.getResult.\n: org.apache.spark.SparkException: Exception thrown in awaitResult:\n"
+                "Caused by: org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] long overflow.",
+            ),
+            True,
+        ),
+        (raised("SparkRuntimeException", "[INTERNAL_ERROR] a defect. SQLSTATE: XX000"), False),
+        (raised("Py4JJavaError", "SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled SQLSTATE: XXKDA"), False),
+        (
+            raised(
+                "Py4JJavaError",
+                "org.apache.spark.SparkException: Job aborted due to stage failure: Total size of serialized results of 2 tasks (3.0 MiB) is "
+                "bigger than spark.driver.maxResultSize (1024.0 KiB)",
+            ),
+            False,
+        ),
+        (raised("Py4JJavaError", "SparkException: Job aborted: ExecutorLostFailure (executor 1 exited)"), False),
+        (raised("AnalysisException", "[PATH_NOT_FOUND] Path does not exist. SQLSTATE: 42K03"), False),
+        (ConnectionRefusedError("no JVM"), False),
+    ],
+)
+def test_only_errors_of_a_querys_values_are_differences(error, of_values):
+    assert is_of_values(error) is of_values
+
+
+def test_a_defect_of_the_check_itself_leaves_the_answer():
+    check = Check(SimpleNamespace(), 0, Options(), "report.py:1")  # no DataFrame at all
+    check.run(lambda: pa.table({"a": [1]}))
+    assert check.outcome == "skipped"
+    assert check.reason.startswith("a defect of Firesteel stopped it (AttributeError in ")
 
 
 class Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from firesteel.errors import FiresteelError, WrongAnswerError, error_words, shortened
+from firesteel.errors import FiresteelError, WrongAnswerError, error_words, failure, shortened
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_VERIFY_MAX_BYTES, Options
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
@@ -31,6 +32,18 @@ _LEAST_SIZE = 1000.0
 _RANKS = {"Rank", "DenseRank", "PercentRank", "CumeDist"}
 """Window functions that give one value to rows that tie."""
 _BY_ORDER = {"First", "Last", "MaxBy", "MinBy"}
+_BY_BATCH = {
+    *("MapInPandas", "MapInArrow", "FlatMapGroupsInPandas", "FlatMapGroupsInArrow"),
+    *("FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow", "PythonUDAF"),
+}
+"""Operators and expressions whose Python functions see several rows at once."""
+_STATE = re.compile(r"\bSQLSTATE: (\w{5})\b")
+_OF_VALUES = ("21", "22", "23", "38", "39", "42K0B", "P0")
+"""Beginnings of the SQLSTATEs that Spark raises for the values of a query, not for the cluster, the files or the settings."""
+_RAISED = re.compile(
+    r"\b(?:Spark)?(?:Arithmetic|DateTime|NumberFormat|ArrayIndexOutOfBounds|Runtime|Upgrade|Python)Exception\b"
+)
+"""Exceptions that say the same in versions of Spark whose messages have no SQLSTATE."""
 _SUMS = {
     *("Corr", "CovPopulation", "CovSample", "RegrSlope", "RegrIntercept", "RegrR2", "RegrSXY", "RegrReplacement"),
     *("StddevSamp", "StddevPop", "VarianceSamp", "VariancePop"),
@@ -62,13 +75,17 @@ class Check:
             ours = rows()
             self._check_size(ours.nbytes, "gives")
             found = self._difference(Comparison.of(plan, ours.num_rows, inexact), ours)
+            query = _text_of(self._frame) if found else ""
         except (SkippedError, Unsupported, FiresteelError) as reason:
             self.outcome, self.reason = "skipped", str(reason)
+            return
+        except Exception as error:
+            self.outcome, self.reason = "skipped", failure(error)
             return
         self.outcome = "differs" if found else "same"
         if found:
             raise WrongAnswerError(
-                f"The accelerated query at {self._place or 'an unknown place'} gives another answer than Spark. {found} The query: {_text_of(self._frame)}",
+                f"The accelerated query at {self._place or 'an unknown place'} gives another answer than Spark. {found} The query: {query}",
                 hint="Report it. Until it is repaired, leave this query to Spark: call release() before it.",
             )
 
@@ -79,12 +96,14 @@ class Check:
             )
 
     def _difference(self, comparison: Comparison, ours: pa.Table) -> str:
-        """In words; empty: there is none."""
+        """In words; empty: there is none. Raises SkippedError where Spark fails for another reason than the query's values."""
         from firesteel.spark.session.versions import arrow_schema
 
         try:
             batches = self._frame._collect_as_arrow()
         except Exception as error:
+            if not is_of_values(error):
+                raise SkippedError(f"Spark could not compute it: {error_words(error).splitlines()[0]}") from error
             return f"Spark raises {error_words(error).splitlines()[0]}; Firesteel gives {ours.num_rows:,} rows."
         zone = self._frame.sparkSession.conf.get("spark.sql.session.timeZone")
         theirs = pa.Table.from_batches(batches, None if batches else arrow_schema(self._frame.schema, zone))
@@ -93,6 +112,13 @@ class Check:
 
 class SkippedError(Exception):
     """A query that is not checked, with the reason."""
+
+
+def is_of_values(error: Exception) -> bool:
+    """Whether the values of a query raised an error in Spark. A lost executor or a limit of the driver raises others."""
+    text = f"{type(error).__name__}: {error}"
+    states = _STATE.findall(text)
+    return any(state.startswith(_OF_VALUES) for state in states) if states else _RAISED.search(text) is not None
 
 
 def _check_certain(plan: Catalyst, frame: Any) -> None:
@@ -105,6 +131,10 @@ def _check_certain(plan: Catalyst, frame: Any) -> None:
         limits = node.cls in ("GlobalLimit", "LocalLimit") and id(node) not in top
         if limits or node.cls == "Offset":
             raise SkippedError("a LIMIT or OFFSET in it may take any of the rows that tie")
+        if node.cls in _BY_BATCH:
+            raise SkippedError(
+                "a Python function in it gets many rows at once, in batches and an order that may differ"
+            )
         if node.cls in _BY_ORDER or (node.cls == "WindowExpression" and _is_by_order(node)):
             raise SkippedError("a function in it depends on the order of rows that tie")
 
@@ -128,11 +158,14 @@ def _below_projections(node: Node) -> Node:
 class Comparison:
     """``keys``: the columns, by number, that the rows are sorted by. ``cut``: rows with the keys of the last row may be others.
 
-    ``close``: sums of floating-point numbers may differ in their last digits.
+    ``close``: sums of floating-point numbers may differ in their last digits. ``means``: the columns, by number, that are
+    averages of decimals.
     """
 
-    def __init__(self, keys: Sequence[int] = (), *, cut: bool = False, close: bool = False) -> None:
-        self.keys, self.cut, self.close = keys, cut, close
+    def __init__(
+        self, keys: Sequence[int] = (), *, cut: bool = False, close: bool = False, means: Set[int] = frozenset()
+    ) -> None:
+        self.keys, self.cut, self.close, self.means = keys, cut, close, means
 
     @classmethod
     def of(cls, plan: Catalyst, rows: int, inexact: Set[str]) -> Comparison:
@@ -151,7 +184,9 @@ class Comparison:
             keys = keys[: next((i for i, key in enumerate(keys, 1) if columns[key] in inexact), len(keys))]
         if full and not keys:
             raise SkippedError("its LIMIT may take any rows: no ORDER BY by columns of the result says which")
-        return cls(keys or (), cut=full, close=any(_adds_floats(one) for one in walk(plan.root)))
+        averages = means_of_decimals(plan.root, plan.output_of)
+        means = {i for i, column in enumerate(columns) if column in averages}
+        return cls(keys or (), cut=full, close=any(_adds_floats(one) for one in walk(plan.root)), means=means)
 
     def difference(self, ours: pa.Table, theirs: pa.Table) -> str:
         """In words; empty: there is none. Rows are compared as a multiset, and the keys of sorted rows one after another.
@@ -161,21 +196,41 @@ class Comparison:
         if ours.num_columns != theirs.num_columns:
             return f"Firesteel gives {ours.num_columns} columns, Spark {theirs.num_columns}."
         names, said = theirs.column_names, ""
+        for name, mine, its in zip(names, ours.schema.types, theirs.schema.types, strict=True):
+            if _kind(mine) != _kind(its):
+                return f"The column {name} is of type {mine} in Firesteel's answer, {its} in Spark's."
         if ours.num_rows != theirs.num_rows:
             said = f"Firesteel gives {ours.num_rows:,} rows, Spark {theirs.num_rows:,}. "
-        with _both(ours, theirs) as engine:
-            floats = [i for i, field in enumerate(theirs.schema) if pa.types.is_floating(field.type)]
-            sizes = {i: _greatest(engine, i) for i in floats} if self.close else {}
-            close = {i: (CLOSE_IN_COLUMN * size, 0.0) for i, size in sizes.items()}
-            zero = {i: (CLOSE_IN_COLUMN * size, CLOSE * max(size, _LEAST_SIZE)) for i, size in sizes.items()}
-            found = self._first(engine, close, floats, len(names))
-            unsure = found and sizes and not said and self._first(engine, zero, floats, len(names)) is None
+        try:
+            found = self._found(ours, theirs)
+        except SkippedError:
+            if not said:
+                raise
+            found = None
         if found is None:
             return said.strip()
         rows = "; ".join(f"{who}: {_shown(row, names)}" for who, row in zip(("Firesteel", "Spark"), found, strict=True))
-        if unsure:
+        if self.close and not said and self._found(ours, theirs, zero=_LEAST_SIZE) is None:
             raise SkippedError(f"sums near zero differ, which may be a rounding error of the numbers in them: {rows}")
+        means = [i for i in self.means if pa.types.is_decimal(theirs.schema.types[i])]
+        if means and not said and self._found(_doubled(ours, means), _doubled(theirs, means), means=means) is None:
+            raise SkippedError(
+                f"averages of decimals differ in their last digits, which Spark rounds where a sum is beyond 2^53: {rows}"
+            )
         return f"{said}The first rows that differ: {rows}."
+
+    def _found(
+        self, ours: pa.Table, theirs: pa.Table, *, zero: float | None = None, means: Sequence[int] = ()
+    ) -> _Pair | None:
+        """The first rows that differ. ``zero``: the least size of columns whose numbers near zero are all the same."""
+        with _both(ours, theirs) as engine:
+            floats = [i for i, field in enumerate(theirs.schema) if pa.types.is_floating(field.type)]
+            sizes = {i: _greatest(engine, i) for i in floats if self.close or i in means}
+            allowed = {
+                i: (CLOSE_IN_COLUMN * size, 0.0 if zero is None else CLOSE * max(size, zero))
+                for i, size in sizes.items()
+            }
+            return self._first(engine, allowed, floats, ours.num_columns)
 
     def _first(self, engine: Any, allowed: _Allowed, floats: Sequence[int], columns: int) -> _Pair | None:
         """The first rows that differ."""
@@ -199,16 +254,22 @@ class Comparison:
         )
 
     def _other_rows(self, engine: Any, allowed: _Allowed, floats: Sequence[int], columns: int) -> _Pair | None:
-        """A row of each side that the other side lacks. Both are sorted; rows that differ from their partners look for another one near by."""
-        order = ", ".join(f"c{i}" for i in sorted(range(columns), key=lambda i: i in floats)) or "n"
+        """A row of each side that the other side lacks.
+
+        Both sides are sorted by their exact columns, then by groups of numbers that are near each other. Rows that differ from their
+        partners look for another one near by. Raises SkippedError where too many do to find out.
+        """
+        exact = [f"a.c{i}" for i in range(columns) if i not in floats]
+        joins = "".join(f" LEFT JOIN {_groups(engine, i, allowed)} ON a.c{i} = g{i}.v" for i in allowed)
+        order = ", ".join([*exact, *(f"g{i}.g" for i in allowed), *(f"a.c{i}" for i in floats)]) or "a.n"
         engine.execute("CREATE OR REPLACE TEMP TABLE bottom AS SELECT * FROM theirs ORDER BY n DESC LIMIT 1")
         cut = f"WHERE NOT EXISTS (SELECT 1 FROM bottom b WHERE {_same(self.keys, allowed)})" if self.cut else ""
-        a, b = (
-            f"(SELECT *, row_number() OVER (ORDER BY {order}) AS r FROM {side} a {cut})" for side in ("ours", "theirs")
-        )
+        for side in ("ours", "theirs"):
+            ranked = f"SELECT a.*, row_number() OVER (ORDER BY {order}) AS r FROM {side} a{joins} {cut}"
+            engine.execute(f"CREATE OR REPLACE TEMP TABLE {side}_ranked AS {ranked}")
         same = _same(range(columns), allowed)
-        alone = f"{a} a FULL JOIN {b} b ON a.r = b.r WHERE a.r IS NULL OR b.r IS NULL OR NOT ({same})"
-        pairs = _pairs(engine, f"{alone} ORDER BY coalesce(a.r, b.r) LIMIT {_MOST_ALONE}", floats, columns)
+        alone = f"a.r IS NULL OR b.r IS NULL OR NOT ({same}) ORDER BY coalesce(a.r, b.r) LIMIT {_MOST_ALONE}"
+        pairs = _pairs(engine, f"ours_ranked a FULL JOIN theirs_ranked b ON a.r = b.r WHERE {alone}", floats, columns)
         mine, its = (
             [row for row in side if row is not None] for side in (zip(*pairs, strict=True) if pairs else ((), ()))
         )
@@ -219,7 +280,44 @@ class Comparison:
                 lonely.append(row)
             else:
                 its.pop(partner)
-        return (lonely[0] if lonely else None, its[0] if its else None) if lonely or its else None
+        if not lonely and not its:
+            return None
+        if allowed and len(pairs) == _MOST_ALONE:
+            return _lacking(engine, same, alone, floats, columns)
+        return (lonely[0] if lonely else None, its[0] if its else None)
+
+
+def _lacking(engine: Any, same: str, alone: str, floats: Sequence[int], columns: int) -> _Pair:
+    """The first of the rows without partners that is like no row of the other side at all, among as many as can be compared soon."""
+    rows = max(engine.execute(f"SELECT count(*) FROM {side}_ranked").fetchone()[0] for side in ("ours", "theirs"))
+    alone = f"{alone.rpartition(' LIMIT ')[0]} LIMIT {max(1, min(_MOST_ALONE, _MOST_COMPARED // rows))}"
+    engine.execute(
+        f"CREATE OR REPLACE TEMP TABLE alone AS SELECT a.n AS a_n, b.n AS b_n FROM ours_ranked a FULL JOIN theirs_ranked b ON a.r = b.r WHERE {alone}"
+    )
+    found: list[_Row | None] = []
+    for mine, its in (("a", "b"), ("b", "a")):
+        sides = {"a": "ours_ranked", "b": "theirs_ranked"}
+        unlike = f"NOT EXISTS (SELECT 1 FROM {sides[its]} {its} WHERE {same})"
+        first = f"(SELECT * FROM {sides[mine]} {mine} WHERE n IN (SELECT {mine}_n FROM alone) AND {unlike} ORDER BY r LIMIT 1)"
+        pairs = _pairs(engine, f"{first} a, {first} b", floats, columns)
+        found.append(pairs[0][0] if pairs else None)
+    if found == [None, None]:
+        raise SkippedError(
+            f"more than {_MOST_ALONE:,} rows differ in the last digits of sums, in too many ways to pair them"
+        )
+    return found[0], found[1]
+
+
+def _groups(engine: Any, column: int, allowed: _Allowed) -> str:
+    """A table with the group ``g`` of each number ``v`` of a column: a group ends where the next number is not near."""
+    name = f"g{column}"
+    values = " UNION ".join(f"SELECT c{column} AS v FROM {side}" for side in ("ours", "theirs"))
+    before = f"SELECT v, lag(v) OVER (ORDER BY v) AS w FROM ({values})"
+    engine.execute(
+        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT v, count(*) FILTER (WHERE NOT {_near_text('v', 'w', *allowed[column])})"
+        f" OVER (ORDER BY v) AS g FROM ({before})"
+    )
+    return name
 
 
 def _same(columns: Sequence[int], allowed: _Allowed) -> str:
@@ -228,13 +326,16 @@ def _same(columns: Sequence[int], allowed: _Allowed) -> str:
     for i in columns:
         text = f"a.c{i} IS NOT DISTINCT FROM b.c{i}"
         if i in allowed:
-            size, (most, zero) = f"greatest(abs(a.c{i}), abs(b.c{i}))", allowed[i]
-            near = (
-                f"(abs(a.c{i} - b.c{i}) <= greatest({CLOSE} * {size}, {most!r}::DOUBLE) OR {size} <= {zero!r}::DOUBLE)"
-            )
-            text = f"({text} OR coalesce(isfinite(a.c{i}) AND isfinite(b.c{i}) AND {near}, false))"
+            text = f"({text} OR {_near_text(f'a.c{i}', f'b.c{i}', *allowed[i])})"
         texts.append(text)
     return " AND ".join(texts) or "true"
+
+
+def _near_text(x: str, y: str, most: float, zero: float) -> str:
+    """A condition in SQL; never null."""
+    size = f"greatest(abs({x}), abs({y}))"
+    near = f"(abs({x} - {y}) <= greatest({CLOSE} * {size}, {most!r}::DOUBLE) OR {size} <= {zero!r}::DOUBLE)"
+    return f"coalesce(isfinite({x}) AND isfinite({y}) AND {near}, false)"
 
 
 def _alike(a: _Row, b: _Row, allowed: _Allowed) -> bool:
@@ -254,6 +355,8 @@ _Pair = tuple[_Row | None, _Row | None]
 _Allowed = Mapping[int, tuple[float, float]]
 """For each column that may have sums: the absolute difference that is allowed, and the absolute value up to which any two values are the same."""
 _MOST_ALONE = 1000
+_MOST_COMPARED = 100_000_000
+"""Pairs of rows that are compared one by one."""
 
 
 def _near(x: Any, y: Any, most: float, zero: float) -> bool:
@@ -266,14 +369,64 @@ def _near(x: Any, y: Any, most: float, zero: float) -> bool:
 
 @contextmanager
 def _both(ours: pa.Table, theirs: pa.Table) -> Generator[Any]:
-    """An engine with two tables, whose columns are ``c0``, ``c1``, ..., and ``n``: the number of the row."""
+    """An engine with two tables, whose columns are ``c0``, ``c1``, ..., and ``n``: the number of the row.
+
+    The entries of maps are sorted.
+    """
     import duckdb
 
     with duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False}) as engine:
         for name, table in (("ours", ours), ("theirs", theirs)):
             columns = [*table.columns, pa.array(range(table.num_rows), pa.int64())]
-            engine.register(name, pa.table(columns, [*(f"c{i}" for i in range(table.num_columns)), "n"]))
+            engine.register(f"{name}_read", pa.table(columns, [*(f"c{i}" for i in range(table.num_columns)), "n"]))
+            texts = [f"{_sorted_maps(f'c{i}', kind)} AS c{i}" for i, kind in enumerate(table.schema.types)]
+            engine.execute(f"CREATE TEMP VIEW {name} AS SELECT {', '.join([*texts, 'n'])} FROM {name}_read")
         yield engine
+
+
+def _sorted_maps(value: str, kind: pa.DataType, depth: int = 0) -> str:
+    """An expression in SQL: the value with its maps, at any depth, as sorted lists of entries."""
+    each = f"x{depth}"
+    if pa.types.is_map(kind):
+        key = _sorted_maps(f"{each}.key", kind.key_type, depth + 1)
+        entry = f"{{'key': {key}, 'value': {_sorted_maps(f'{each}.value', kind.item_type, depth + 1)}}}"
+        return f"list_sort(list_transform(map_entries({value}), lambda {each}: {entry}))"
+    if not _has_map(kind):
+        return value
+    if pa.types.is_struct(kind):
+        names = [f'"{field.name.replace(chr(34), chr(34) * 2)}"' for field in kind]
+        fields = (
+            f"{name} := {_sorted_maps(f'{value}.{name}', field.type, depth)}"
+            for name, field in zip(names, kind, strict=True)
+        )
+        return f"CASE WHEN {value} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
+    return f"list_transform({value}, lambda {each}: {_sorted_maps(each, kind.value_type, depth + 1)})"
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_map(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _kind(kind: pa.DataType) -> str:
+    """A type without what Arrow alone tells apart: the widths of offsets, the names and nullability of fields, zones, units."""
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if kind.num_fields:
+        outer = "map" if pa.types.is_map(kind) else "struct" if pa.types.is_struct(kind) else "list"
+        inner = (
+            [kind.key_type, kind.item_type] if outer == "map" else [kind.field(i).type for i in range(kind.num_fields)]
+        )
+        return f"{outer}<{', '.join(map(_kind, inner))}>"
+    if pa.types.is_temporal(kind):
+        zone = pa.types.is_timestamp(kind) and kind.tz is not None
+        return f"{str(kind).partition('[')[0]}{' with time zone' if zone else ''}"
+    return str(kind).removeprefix("large_").removesuffix("_view")
+
+
+def _doubled(table: pa.Table, columns: Sequence[int]) -> pa.Table:
+    for i in columns:
+        table = table.set_column(i, table.field(i).name, table.column(i).cast(pa.float64()))
+    return table
 
 
 def _pairs(engine: Any, source: str, floats: Sequence[int], columns: int) -> list[_Pair]:
@@ -311,6 +464,8 @@ def _adds_floats(node: Node) -> bool:
 
 _EXACT_MEANS = {"byte", "short", "integer", *(f"decimal({p},{s})" for p in range(1, 10) for s in range(p + 1))}
 """Types with up to nine or ten digits: the sum of millions of such numbers is exact in a double."""
+_DECIMALS = {f"decimal({p},{s})" for p in range(1, 12) for s in range(p + 1)}
+"""Types whose averages Spark computes in doubles."""
 _OPERATORS = {
     *("Project", "Filter", "Aggregate", "Window", "Sort", "GlobalLimit", "LocalLimit", "Join", "Union"),
     *("Repartition", "RepartitionByExpression", "RebalancePartitions", "WindowGroupLimit"),
@@ -365,6 +520,34 @@ def inexact_columns(root: Node, output_of: Callable[[Node], list[Node]]) -> Set[
     return found
 
 
+def means_of_decimals(root: Node, output_of: Callable[[Node], list[Node]]) -> Set[str]:
+    """The ids of columns that are made of averages of decimals with few digits.
+
+    Spark adds up doubles there, so the last digits may differ where a sum without its decimal point is beyond 2^53.
+    """
+    found: set[str] = set()
+    for node in reversed(walk(root)):
+        if node.cls == "Alias" and any(_is_mean(one) or _is_column(one, found) for one in walk(node)):
+            found.add(node.id)
+        elif node.cls == "Union":
+            columns = zip(*(output_of(child) for child in node.nodes()), strict=True)
+            for same, column in zip(columns, output_of(node), strict=True):
+                if any(one.id in found for one in same):
+                    found.add(column.id)
+    return found
+
+
+def _is_mean(node: Node) -> bool:
+    if node.cls != "Average":
+        return False
+    child = node["child"]
+    return child.cls == "UnscaledValue" and child["child"].type in _DECIMALS
+
+
+def _is_column(node: Node, found: set[str]) -> bool:
+    return node.cls == "AttributeReference" and node.id in found
+
+
 def _takes_on(node: Node, found: set[str]) -> bool:
     """True: the value of an expression is inexact. Adds the ids of aliases to ``found``. Raises SkippedError."""
     if node.cls == "ScalarSubquery":
@@ -383,8 +566,8 @@ def _takes_on(node: Node, found: set[str]) -> bool:
 
 
 def _is_inexact(node: Node, found: set[str]) -> bool:
-    if node.cls == "AttributeReference":
-        return node.id in found
+    if _is_column(node, found):
+        return True
     if node.cls == "Average":
         child = node["child"]
         return (
