@@ -30,5 +30,7 @@ def test_a_few_queries_give_what_spark_gives(quick, tmp_path):
 @pytest.mark.parametrize("seed", range(len(kit.OPTIONS)))
 def test_queries_give_what_spark_gives(quick, tmp_path, seed):
     tally = held(quick, tmp_path, seed, queries=60, jobs_every=3)
-    assert tally.whole > 40
-    assert tally.in_jobs > 10
+    answered = tally.queries - tally.failed - tally.left["it reads nothing"]
+    assert answered >= 40
+    assert tally.whole > 0.75 * answered
+    assert tally.in_jobs > 5
