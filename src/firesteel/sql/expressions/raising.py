@@ -1,6 +1,6 @@
 """Expressions that may raise an error of Spark's: no row may be dropped before they are computed.
 
-An expression that is not known to raise never is taken for one that may.
+An expression counts as one that may raise unless it is known never to raise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from firesteel.sql.plans.nodes import Node, Unsupported
 def may_raise(node: Node) -> bool:
     """Return whether Spark may raise an error for some row when it computes the expression.
 
-    Subqueries are not looked at: they are computed whatever happens to the rows.
+    Subqueries do not count, because they are computed apart from the rows.
     """
     if node.cls in ("ScalarSubquery", "DynamicPruningSubquery", "TryEval"):
         return False

@@ -56,6 +56,11 @@ def in_wider(kind: Any, text: Callable[[str], str]) -> str:
     return f"CAST({text('HUGEINT')} AS BIGINT)"
 
 
+def undivided(conditions: list[str]) -> str:
+    """Conditions that all hold, as one that the engine does not take apart: none of them drops rows before the others are computed."""
+    return f"(CASE WHEN {' AND '.join(conditions)} THEN true ELSE false END)"
+
+
 def constant(node: Node, what: str) -> str | int:
     """The value of a constant. Raises Unsupported where it is none, or null."""
     if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):

@@ -24,7 +24,7 @@ def generate(planner: Planner, node: Node) -> Rows:
     before, places = planner.catalyst.output_of(node["child"]), node["unrequiredChildIndex"]
     unwanted = {
         before[i].id for i in places if i < len(before)
-    }  # Spark keeps places of columns that it has since left out
+    }  # some places are of columns that Spark has since left out
     kept: Columns = {name: kind for name, kind in rows.columns.items() if name not in unwanted}
     output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
     if set(output) & set(rows.columns):

@@ -132,9 +132,10 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         kind = carried(item.type)
         columns[item.id] = kind
         out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")
+    groups_raise = any_raises(node["groupingExpressions"])
     if not columns:
-        return _rows_of_groups(planner, rows, kinds, texts, any_raises(node["groupingExpressions"]))
-    raises = any_raises([*node["groupingExpressions"], *node["aggregateExpressions"]])
+        return _rows_of_groups(planner, rows, kinds, texts, groups_raise)
+    raises = groups_raise or any_raises(node["aggregateExpressions"])
     by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
     keys = tuple(kinds)
     kept = keys if set(keys) <= set(columns) else None
@@ -148,7 +149,7 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         passed = {name: name for name, text in texts.items() if text == name}
         local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed, raises=raises)
     else:
-        local = _with_groups(rows, kinds, texts, any_raises(node["groupingExpressions"]))
+        local = _with_groups(rows, kinds, texts, groups_raise)
     query = f"SELECT {', '.join(out)} FROM input0{by}"
     return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept, raises=raises)
 

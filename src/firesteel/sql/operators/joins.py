@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.sql.expressions.raising import any_raises, may_raise
+from firesteel.sql.expressions.texts import undivided
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, checked
 from firesteel.sql.operators.keys import attributes, conjuncts
@@ -171,10 +172,10 @@ def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows, con
 
 
 def _text(x: Expressions, condition: _Condition) -> str:
-    """The condition of a pair of rows: what may raise as one CASE, so that none of its parts drops pairs before the others."""
+    """The condition of a pair of rows. What may raise is one condition for the engine."""
     rest = x.texts(condition.rest)
     if any_raises(condition.rest):
-        rest = [f"(CASE WHEN {' AND '.join(rest)} THEN true ELSE false END)"]
+        rest = [undivided(rest)]
     return " AND ".join([*x.texts(condition.equal), *rest]) or "true"
 
 

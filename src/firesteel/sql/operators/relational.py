@@ -12,6 +12,7 @@ from firesteel.api.steps import ordering
 from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.sql.expressions.raising import any_raises, may_raise
+from firesteel.sql.expressions.texts import undivided
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
 from firesteel.sql.operators.keys import conjuncts
@@ -102,16 +103,17 @@ def filter(planner: Planner, node: Node) -> Rows:
 
 
 def filtered(planner: Planner, rows: Rows, conditions: list[Node]) -> Rows:
-    """The rows for which all conditions hold. Spark computes a condition where those before it hold; the engine as it likes.
+    """The rows for which all conditions hold. Spark computes a condition for the rows for which those before it hold.
 
-    So the conditions up to the last one that may raise are one CASE: none of them drops rows before the others."""
+    The engine has an order of its own. So conditions among which one may raise are one condition for it. Those before the first that may
+    raise are also given one by one: by them the engine leaves out rows of files."""
     sides: list[tuple[str, Pipeline]] = []
     texts = planner.expressions(sides).texts(conditions)
     selective = any(one.cls != "IsNotNull" for one in conditions)
     raising = any_raises(conditions)
     if raising:
         sure = next(i for i, one in enumerate(conditions) if may_raise(one))
-        texts = [*texts[:sure], f"(CASE WHEN {' AND '.join(texts)} THEN true ELSE false END)"]
+        texts = [*texts[:sure], undivided(texts)]
     where = f"WHERE {' AND '.join(texts)}"
     rows = rows.settled()
     return rows.selecting("*", rows.columns, "filter", where, tuple(sides), rows.unchanged, selective, raising)
