@@ -63,6 +63,7 @@ if __name__ == "__main__":
         "firesteel.journal.directory": f"{FOLDER}/journal",
         "firesteel.storage.directory": STORAGE,
         "firesteel.recovery.mode": "on-request",
+        "firesteel.results.pure": "pyarrow.parquet.write_table",
         "firesteel.decider.least-volume-per-slot": 0,
         "data-volume-per-task": "2 kb",
         "jobmanager.partition.release-during-job-execution": False,
