@@ -246,11 +246,11 @@ def condition(error: Exception) -> str:
     return found[1] if found else str(error).splitlines()[0][:60]
 
 
-def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False) -> str:
-    """The first difference of two tables in words; empty: there is none."""
+def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False, digits: int | None = None) -> str:
+    """The first difference of two tables in words; empty: there is none. ``digits``: significant ones of doubles that count; None: all do."""
     if (ours.schema.names, ours.schema.types) != (theirs.schema.names, theirs.schema.types):
         return f"types {ours.schema.types}, Spark {theirs.schema.types}"
-    a, b = ([plain(row) for row in zip(*(c.to_pylist() for c in t.columns), strict=True)] for t in (ours, theirs))
+    a, b = ([plain(row, digits) for row in zip(*(c.to_pylist() for c in t.columns), strict=True)] for t in (ours, theirs))
     if not ordered:
         a, b = sorted(a, key=repr), sorted(b, key=repr)
     if a == b:
@@ -259,11 +259,15 @@ def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False) -> str:
     return f"{len(a)} rows, Spark {len(b)}; {pair}"
 
 
-def plain(row: tuple) -> tuple:
-    """Zeros of both signs are one: either may stand for a group of them. NaN is itself."""
-    return tuple(
-        "NaN" if isinstance(v, float) and math.isnan(v) else v + 0.0 if isinstance(v, float) else v for v in row
-    )
+def plain(row: tuple, digits: int | None = None) -> tuple:
+    """Zeros of both signs are one: either may stand for a group of them. NaN is itself. ``digits``: of doubles, the significant ones kept."""
+
+    def of(v):
+        if not isinstance(v, float):
+            return v
+        return "NaN" if math.isnan(v) else (v if digits is None else float(f"{v:.{digits}g}")) + 0.0
+
+    return tuple(map(of, row))
 
 
 def run(
