@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, engine_type
+from firesteel.plan.expr import Unsupported, walk
+from firesteel.plan.types import arrow_type, engine_type
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.plans.catalyst import offsets_of, read_plan
-from firesteel.sql.plans.nodes import Unsupported, walk
 from firesteel.task.engine.connection import MACROS
 from older_spark import DEFAULTS
 from sql_expressions_grammar import ANY, GRAMMAR, Expressing, table

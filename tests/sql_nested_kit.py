@@ -16,13 +16,12 @@ import duckdb
 import pyarrow as pa
 
 import sql_expressions_kit as plain_kit
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, engine_type
+from firesteel.plan.expr import Names, Unsupported, same, walk
+from firesteel.plan.types import arrow_type, engine_type
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.grouping import Grouping, WholeGroups
-from firesteel.sql.operators.keys import Names, same
 from firesteel.sql.operators.windows import function_text
 from firesteel.sql.plans.catalyst import read_plan
-from firesteel.sql.plans.nodes import Unsupported, walk
 from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
 from sql_expressions_grammar import table as plain_table
 from sql_plans_kit import version

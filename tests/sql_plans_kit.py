@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
+from firesteel.plan.expr import Expr
 from firesteel.sql.plans.catalyst import read_plan
-from firesteel.sql.plans.nodes import Node
 from firesteel.sql.plans.versions import VERSIONS
 
 HOME = Path(__file__).parent / "sql_plans"
@@ -72,7 +72,7 @@ def plans(spark) -> dict[str, object]:
     return {name: plain(read_plan(spark.sql(text)).root) for name, text in QUERIES.items()}
 
 
-def plain(root: Node) -> object:
+def plain(root: Expr) -> object:
     """Classes, types and fields; ids counted as they are met. An attribute that was met stands for itself."""
     ids: dict[int, str] = {}
     met: set[str] = set()
@@ -83,9 +83,9 @@ def plain(root: Node) -> object:
         if isinstance(value, list):
             found = [shown("", item) for item in value]
             return sorted(found, key=repr) if name == "hset" else found
-        return node(value) if isinstance(value, Node) else value
+        return node(value) if isinstance(value, Expr) else value
 
-    def node(one: Node) -> object:
+    def node(one: Expr) -> object:
         left_out = _LEFT_OUT.get(one.cls, ())
         if one.cls == "AttributeReference":
             known = shown("exprId", one["exprId"])

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import firesteel
 from firesteel.errors import UsageError, WrongAnswerError
-from firesteel.sql.expressions.translator import RULES
+from firesteel.render.expressions.translator import RULES
 from older_spark import DataFrame
 
 pytestmark = pytest.mark.spark

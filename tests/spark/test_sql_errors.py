@@ -21,7 +21,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
 from firesteel.sql.takeover import take_over
 from firesteel.task.engine.connection import FragmentError
 from sql_queries_kit import differs, quick

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sql_expressions_kit as kit
-from firesteel.sql.expressions.nested import arrays, lambdas, maps
-from firesteel.sql.expressions.times.zones import zone_of
-from firesteel.sql.expressions.translator import RULES
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.render.expressions.nested import arrays, lambdas, maps
+from firesteel.render.expressions.times.zones import zone_of
+from firesteel.render.expressions.translator import RULES
 from sql_expressions_grammar import TIMES_OF_ZONES
 from sql_plans_kit import version
 

@@ -14,13 +14,12 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import carried, fields_of
+from firesteel.plan.expr import Expr, Unsupported, walk
+from firesteel.plan.types import carried, fields_of
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators import generating, joins, limits, python, relational
-from firesteel.sql.operators.keys import Names
-from firesteel.sql.operators.rows import Rows
-from firesteel.sql.plans.catalyst import Catalyst
-from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.operators.rows import Names, Rows
+from firesteel.sql.plans.catalyst import Catalyst, Operator
 from firesteel.sql.plans.repeated import repeated
 from firesteel.sql.plans.wanted import Wanted, wanted_columns
 from firesteel.sql.scans.chosen import Chosen, chosen
@@ -50,7 +49,7 @@ class Planner:
     """Relations that are read without Spark."""
     _wanted: Wanted = field(init=False)
     _repeated: dict[int, int] = field(init=False)
-    _computed: dict[int, tuple[list[Node], Rows]] = field(default_factory=dict)
+    _computed: dict[int, tuple[list[Expr], Rows]] = field(default_factory=dict)
     """By the number of the first of equal subtrees: what it gives, as a step."""
     _subqueries: dict[int, Rows] = field(default_factory=dict)
     """By the number of the first plan of equal subqueries, each a step."""
@@ -65,11 +64,11 @@ class Planner:
         self._repeated = repeated(self.catalyst.root, self.catalyst.firsts())
         self.chosen = chosen(self.catalyst.root)
 
-    def wanted(self, relation: Node) -> list[Node]:
+    def wanted(self, relation: Operator) -> list[Expr]:
         """The attributes of a relation that anything above it reads."""
         return self._wanted.of(relation)
 
-    def rows(self, node: Node) -> Rows:
+    def rows(self, node: Operator) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
         first = self._repeated.get(node.handle)
         if first is None:
@@ -80,7 +79,7 @@ class Planner:
             self._computed[first] = output, Rows(rows.step(), rows.columns)
         return _renamed(*self._computed[first], output)
 
-    def _rows(self, node: Node) -> Rows:
+    def _rows(self, node: Operator) -> Rows:
         taken = self.taken
         try:
             return self._by_rule(node)
@@ -95,7 +94,7 @@ class Planner:
         self.taken = taken  # what is below goes to Spark with it
         return self._by_spark(node)
 
-    def _by_rule(self, node: Node) -> Rows:
+    def _by_rule(self, node: Operator) -> Rows:
         rule = RULES.get(node.cls)
         if rule is None:
             raise Unsupported(f"the operator {node.cls} is not taken over")
@@ -107,11 +106,11 @@ class Planner:
             raise Unsupported(failure(error)) from error
 
     def expressions(
-        self, sides: list[tuple[str, Pipeline]], given: Callable[[Node], str | None] | None = None
+        self, sides: list[tuple[str, Pipeline]], given: Callable[[Expr], str | None] | None = None
     ) -> Expressions:
         """A translator that puts the subqueries it meets into ``sides``."""
 
-        def subquery(node: Node, ordinal: int) -> str:
+        def subquery(node: Expr, ordinal: int) -> str:
             if node["outerAttrs"]:
                 raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
             plan = unpacked(node["plan"])
@@ -135,7 +134,7 @@ class Planner:
             self._settings[name] = str(self.catalyst.session.conf.get(name))
         return self._settings[name]
 
-    def _by_spark(self, node: Node) -> Rows:
+    def _by_spark(self, node: Operator) -> Rows:
         for part in walk(node):
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
@@ -148,7 +147,7 @@ class Planner:
         return Rows(reading.from_spark(self.env, "spark", frame), columns)  # type: ignore[arg-type]
 
 
-def _renamed(output: list[Node], rows: Rows, wanted: list[Node]) -> Rows:
+def _renamed(output: list[Expr], rows: Rows, wanted: list[Expr]) -> Rows:
     """The rows of an equal subtree, under the names of this one's columns."""
     names = {there.id: here.id for here, there in zip(output, wanted, strict=True) if here.id in rows.columns}
     if all(there == here for there, here in names.items()):
@@ -157,7 +156,7 @@ def _renamed(output: list[Node], rows: Rows, wanted: list[Node]) -> Rows:
     return rows.selecting(items, {there: rows.columns[here] for there, here in names.items()}, "select", passed=names)
 
 
-def unpacked(plan: Node) -> Node:
+def unpacked(plan: Operator) -> Operator:
     """The plan of a subquery, with the fields of its struct, if it gives one, as columns."""
     items = {"Project": "projectList", "Aggregate": "aggregateExpressions"}.get(plan.cls)
     only = plan[items][0] if items and len(plan[items]) == 1 else None
@@ -165,12 +164,12 @@ def unpacked(plan: Node) -> Node:
         return plan
     values = only["child"]["children"][1::2]
     columns = [
-        Node("Alias", {"child": value, "exprId": f"{only['exprId']}_{i}"}, value.type) for i, value in enumerate(values)
+        Expr("Alias", {"child": value, "exprId": f"{only['exprId']}_{i}"}, value.type) for i, value in enumerate(values)
     ]
-    return Node(plan.cls, {**plan.fields, items: columns}, handle=plan.handle)
+    return Operator(plan.cls, {**plan.fields, items: columns}, handle=plan.handle)
 
 
-RULES: dict[str, Callable[[Planner, Node], Rows]] = {
+RULES: dict[str, Callable[[Planner, Operator], Rows]] = {
     "LogicalRelation": relation,
     "Range": range_of,
     "OneRowRelation": relational.one_row,

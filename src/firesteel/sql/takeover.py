@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.expressions.types import quoted
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import quoted
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.planner import Planner
 from firesteel.sql.plans.catalyst import read_plan
-from firesteel.sql.plans.nodes import Unsupported
 
 
 def take_over(

@@ -21,7 +21,8 @@ from firesteel.api.acceleration.verifying import (
     means_of_decimals,
 )
 from firesteel.options import Options
-from firesteel.sql.plans.nodes import Node
+from firesteel.plan.expr import Expr
+from firesteel.sql.plans.catalyst import Operator
 
 
 def differs(ours: dict, theirs: dict, **how) -> str:
@@ -163,43 +164,43 @@ def test_averages_of_decimals_are_not_judged_by_their_last_digits():
     assert differs(ours, means("1234567.000001"), means={0})
 
 
-def column(number: int, kind: str = "double") -> Node:
-    return Node("AttributeReference", {"exprId": number}, kind)
+def column(number: int, kind: str = "double") -> Expr:
+    return Expr("AttributeReference", {"exprId": number}, kind)
 
 
-def alias(child: Node, number: int) -> Node:
-    return Node("Alias", {"child": child, "exprId": number}, child.type)
+def alias(child: Expr, number: int) -> Expr:
+    return Expr("Alias", {"child": child, "exprId": number}, child.type)
 
 
-def aggregated(cls: str, child: Node, kind: str = "double", *, distinct: bool = False) -> Node:
-    function = Node(cls, {"child": child}, kind)
-    return Node("AggregateExpression", {"aggregateFunction": function, "isDistinct": distinct}, kind)
+def aggregated(cls: str, child: Expr, kind: str = "double", *, distinct: bool = False) -> Expr:
+    function = Expr(cls, {"child": child}, kind)
+    return Expr("AggregateExpression", {"aggregateFunction": function, "isDistinct": distinct}, kind)
 
 
-def operator(cls: str, **fields) -> Node:
-    return Node(cls, fields, handle=0)
+def operator(cls: str, **fields) -> Operator:
+    return Operator(cls, fields, handle=0)
 
 
 LEAF = operator("LocalRelation", output=[column(1), column(2, "string"), column(3, "long")])
 
 
-def sums(child: Node = LEAF, of: Node | None = None) -> Node:
+def sums(child: Expr = LEAF, of: Expr | None = None) -> Expr:
     """``c10``: a sum of doubles."""
     total = alias(aggregated("Sum", column(1) if of is None else of), 10)
     return operator("Aggregate", groupingExpressions=[column(2, "string")], aggregateExpressions=[total], child=child)
 
 
-def projected(*made: Node, child: Node | None = None) -> Node:
+def projected(*made: Expr, child: Expr | None = None) -> Expr:
     return operator("Project", projectList=[alias(one, 20 + i) for i, one in enumerate(made)], child=child or sums())
 
 
-def call(cls: str, *children: Node, kind: str = "double") -> Node:
-    return Node(cls, {"children": list(children)}, kind)
+def call(cls: str, *children: Expr, kind: str = "double") -> Expr:
+    return Expr(cls, {"children": list(children)}, kind)
 
 
 TEN, ONE = column(10), column(1)
-ABOVE = call("GreaterThan", TEN, Node("Literal", {"value": "0.0"}, "double"), kind="boolean")
-ORDER = Node("SortOrder", {"child": TEN})
+ABOVE = call("GreaterThan", TEN, Expr("Literal", {"value": "0.0"}, "double"), kind="boolean")
+ORDER = Expr("SortOrder", {"child": TEN})
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_a_sum_of_floating_point_numbers_that_is_rounded_or_compared_is_not_chec
 def test_columns_made_of_inexact_ones_are_inexact():
     plan = operator("Filter", condition=call("IsNotNull", TEN, kind="boolean"), child=sums())
     plan = projected(call("Add", TEN, ONE), call("Round", ONE), call("IsNull", TEN, kind="boolean"), child=plan)
-    plan = operator("Sort", order=[Node("SortOrder", {"child": column(20)})], child=plan)
+    plan = operator("Sort", order=[Expr("SortOrder", {"child": column(20)})], child=plan)
     assert inexact_columns(plan, lambda _: []) == {"c10", "c20"}
     # a column of a union is inexact where it is in one of the branches
     branches = operator("LocalRelation", output=[column(40)]), sums()
@@ -249,16 +250,16 @@ def test_columns_made_of_inexact_ones_are_inexact():
     assert inexact_columns(sums(LEAF, aggregated("Sum", ONE, distinct=True)), lambda _: []) == {"c10"}
     # averages of few digits and sums of whole numbers are exact
     digits = call("UnscaledValue", column(1, "decimal(7,2)"), kind="long")
-    whole = [aggregated("Average", Node("UnscaledValue", {"child": column(1, "decimal(7,2)")}, "long"))]
+    whole = [aggregated("Average", Expr("UnscaledValue", {"child": column(1, "decimal(7,2)")}, "long"))]
     whole += [aggregated("Average", column(1, "integer")), aggregated("Sum", digits, "long")]
     plan = projected(*(call("Round", one) for one in whole), child=LEAF)
     assert inexact_columns(plan, lambda _: []) == set()
 
 
 def test_columns_made_of_averages_of_decimals_are_known():
-    def mean(kind: str) -> Node:
-        average = aggregated("Average", Node("UnscaledValue", {"child": column(1, kind)}, "long"))
-        return Node("Cast", {"child": call("Divide", average, ONE)}, "decimal(13,6)")
+    def mean(kind: str) -> Expr:
+        average = aggregated("Average", Expr("UnscaledValue", {"child": column(1, kind)}, "long"))
+        return Expr("Cast", {"child": call("Divide", average, ONE)}, "decimal(13,6)")
 
     plan = operator(
         "Aggregate", groupingExpressions=[], aggregateExpressions=[alias(mean("decimal(9,2)"), 10)], child=LEAF
@@ -344,7 +345,7 @@ def test_a_defect_of_the_check_itself_leaves_the_answer():
 class Plan:
     """Columns ``c1`` and ``c2``, of which the rows are sorted by all."""
 
-    root = operator("Sort", order=[Node("SortOrder", {"child": column(i)}) for i in (1, 2)], child=LEAF)
+    root = operator("Sort", order=[Expr("SortOrder", {"child": column(i)}) for i in (1, 2)], child=LEAF)
 
     def output_of(self, _):
         return [column(1), column(2)]

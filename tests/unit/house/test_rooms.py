@@ -39,9 +39,11 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "local", "monitoring", "ui",
+        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui",
     },
-    "sql": {"sql", "api", "compile", "connectors", "model", "task", "spark"},
+    "plan": {"plan"},
+    "render": {"render", "plan", "task"},
+    "sql": {"sql", "render", "plan", "api", "compile", "connectors", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from firesteel.sql.expressions.arithmetic import decimal_quotient
-from firesteel.sql.expressions.texts import scaled
+from firesteel.render.expressions.arithmetic import decimal_quotient
+from firesteel.render.expressions.texts import scaled
 from firesteel.task.engine.connection import MACROS
 
 duckdb = pytest.importorskip("duckdb")

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, decimal_of, engine_type
-from firesteel.sql.plans.nodes import Node
+from firesteel.plan.expr import Expr
+from firesteel.plan.types import arrow_type, decimal_of, engine_type
+from firesteel.render.expressions.translator import Expressions
 from firesteel.task.engine.connection import MACROS
 
 duckdb = pytest.importorskip("duckdb")
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     name: str
     kinds: tuple[str, ...]
-    made: Callable[..., Node]
+    made: Callable[..., Expr]
     expected: Callable[..., Any]
     given: Callable[..., list[tuple[Any, ...]]] | None = None
     may_end: bool = False
@@ -186,17 +186,17 @@ def quotients(a_kind: str, b_kind: str) -> list[tuple[Any, ...]]:
 # --- expressions ------------------------------------------------------------------------------------------------------------
 
 
-def cast(to: str, mode: str = "ANSI") -> Callable[..., Node]:
-    return lambda a: Node("Cast", {"child": a, "evalMode": mode, "timeZoneId": "UTC"}, to)
+def cast(to: str, mode: str = "ANSI") -> Callable[..., Expr]:
+    return lambda a: Expr("Cast", {"child": a, "evalMode": mode, "timeZoneId": "UTC"}, to)
 
 
-def of(cls: str, to: str, places: int | None = None) -> Callable[..., Node]:
-    fields = {} if places is None else {"scale": Node("Literal", {"value": places}, "integer")}
-    return lambda a: Node(cls, {"child": a, **fields}, to)
+def of(cls: str, to: str, places: int | None = None) -> Callable[..., Expr]:
+    fields = {} if places is None else {"scale": Expr("Literal", {"value": places}, "integer")}
+    return lambda a: Expr(cls, {"child": a, **fields}, to)
 
 
-def both(cls: str, to: str) -> Callable[..., Node]:
-    return lambda a, b: Node(cls, {"left": a, "right": b, "evalMode": "LEGACY"}, to)
+def both(cls: str, to: str) -> Callable[..., Expr]:
+    return lambda a, b: Expr(cls, {"left": a, "right": b, "evalMode": "LEGACY"}, to)
 
 
 # --- what is expected -------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_the_engine_rounds_casts_and_compares_exactly(engine, name):
 
 
 def _held(engine: Any, place: Place) -> None:
-    columns = [Node("AttributeReference", {"exprId": i, "name": "x"}, kind) for i, kind in enumerate(place.kinds)]
+    columns = [Expr("AttributeReference", {"exprId": i, "name": "x"}, kind) for i, kind in enumerate(place.kinds)]
     node = place.made(*columns)
     text = f"CAST({Expressions().text(node)} AS {engine_type(node.type)})"
     rows = (place.given or each)(*place.kinds)
@@ -373,7 +373,7 @@ def _held(engine: Any, place: Place) -> None:
 )
 def test_the_engine_moves_no_cast_from_a_column_to_the_constant(engine, place):
     """That would compare other values, where the cast of the column rounds."""
-    column = Node("AttributeReference", {"exprId": 0, "name": "x"}, place.kinds[0])
+    column = Expr("AttributeReference", {"exprId": 0, "name": "x"}, place.kinds[0])
     node = place.made(column)
     text = f"CAST({Expressions().text(node)} AS {engine_type(node.type)})"
     known = [

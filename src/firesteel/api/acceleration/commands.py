@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.acceleration.targets import OVERWRITE, check_overlap
 from firesteel.errors import UsageError, failure
+from firesteel.plan.expr import Unsupported
 from firesteel.sql.plans.commands import Command, class_of, read_command
-from firesteel.sql.plans.nodes import Unsupported
 
 if TYPE_CHECKING:
     from firesteel.api.acceleration.takeover import Takeover

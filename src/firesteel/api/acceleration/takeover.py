@@ -36,8 +36,8 @@ from firesteel.options import (
     Options,
 )
 from firesteel.options.registry import BY_DEFAULT
+from firesteel.plan.expr import Unsupported, walk
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
-from firesteel.sql.plans.nodes import Unsupported, walk
 
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 """Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""

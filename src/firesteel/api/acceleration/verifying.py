@@ -14,8 +14,8 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError, WrongAnswerError, error_words, failure, shortened
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_VERIFY_MAX_BYTES, Options
-from firesteel.sql.plans.catalyst import Catalyst, read_plan
-from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.plan.expr import Expr, Unsupported, walk
+from firesteel.sql.plans.catalyst import Catalyst, Operator, read_plan
 
 Outcome = Literal["", "same", "differs", "skipped"]
 """Of a query's check. Empty: it was not drawn."""
@@ -139,7 +139,7 @@ def _check_certain(plan: Catalyst, frame: Any) -> None:
             raise SkippedError("a function in it depends on the order of rows that tie")
 
 
-def _is_by_order(window: Node) -> bool:
+def _is_by_order(window: Expr) -> bool:
     function, frame = window["windowFunction"], window["windowSpec"]["frameSpecification"]
     if function.cls in _RANKS:
         return False
@@ -149,7 +149,7 @@ def _is_by_order(window: Node) -> bool:
     return frame["frameType"].cls == "RowFrame" and ends != ["UnboundedPreceding", "UnboundedFollowing"]
 
 
-def _below_projections(node: Node) -> Node:
+def _below_projections(node: Expr) -> Expr:
     while node.cls == "Project":
         node = node["child"]
     return node
@@ -449,14 +449,14 @@ def _shown(row: _Row | None, names: Sequence[str]) -> str:
     )
 
 
-def _shown_keys(sort: Node, columns: Sequence[str]) -> list[int] | None:
+def _shown_keys(sort: Expr, columns: Sequence[str]) -> list[int] | None:
     """The places of a sort's keys among the columns of the result; None: it has others, too."""
     keys = [order["child"] for order in sort["order"]]
     ids = [key.id if key.cls == "AttributeReference" else "" for key in keys]
     return [columns.index(key) for key in ids] if all(key in columns for key in ids) else None
 
 
-def _adds_floats(node: Node) -> bool:
+def _adds_floats(node: Expr) -> bool:
     if node.cls == "Average":
         return not str(node["child"].type).startswith("decimal")
     return node.cls in _SUMS or (node.cls == "Sum" and node["child"].type in ("float", "double"))
@@ -495,32 +495,32 @@ _TOLD = {
 }
 
 
-def inexact_columns(root: Node, output_of: Callable[[Node], list[Node]]) -> Set[str]:
+def inexact_columns(root: Operator, output_of: Callable[[Operator], list[Expr]]) -> Set[str]:
     """The ids of columns whose last digits may differ, because floating-point numbers were added up in another order.
 
     Raises SkippedError where such a number is rounded, cast, compared, or handed to anything that may turn its last digits
     into another value or other rows.
     """
     found: set[str] = set()
-    for operator in (node for node in reversed(walk(root)) if node.handle >= 0):
+    for operator in (node for node in reversed(walk(root)) if isinstance(node, Operator)):
         if operator.cls not in _OPERATORS:
             if any(_is_inexact(node, found) for node in walk(operator)):
                 raise _unsure(operator.cls)
         elif operator.cls == "Union":
-            columns = [output_of(child) for child in operator.nodes()]
+            columns = [output_of(child) for child in operator["children"]]
             for same, column in zip(zip(*columns, strict=True), output_of(operator), strict=True):
                 if any(one.id in found for one in same):
                     found.add(column.id)
         else:
             for name, field in operator.fields.items():
-                below = Node(name, {name: field}).nodes()
-                inexact = [_takes_on(one, found) for one in below if one.handle < 0]
+                below = Expr(name, {name: field}).nodes()
+                inexact = [_takes_on(one, found) for one in below if not isinstance(one, Operator)]
                 if any(inexact) and name not in _VALUES:
                     raise _unsure(name)
     return found
 
 
-def means_of_decimals(root: Node, output_of: Callable[[Node], list[Node]]) -> Set[str]:
+def means_of_decimals(root: Operator, output_of: Callable[[Operator], list[Expr]]) -> Set[str]:
     """The ids of columns that are made of averages of decimals with few digits.
 
     Spark adds up doubles there, so the last digits may differ where a sum without its decimal point is beyond 2^53.
@@ -529,30 +529,30 @@ def means_of_decimals(root: Node, output_of: Callable[[Node], list[Node]]) -> Se
     for node in reversed(walk(root)):
         if node.cls == "Alias" and any(_is_mean(one) or _is_column(one, found) for one in walk(node)):
             found.add(node.id)
-        elif node.cls == "Union":
-            columns = zip(*(output_of(child) for child in node.nodes()), strict=True)
+        elif isinstance(node, Operator) and node.cls == "Union":
+            columns = zip(*(output_of(child) for child in node["children"]), strict=True)
             for same, column in zip(columns, output_of(node), strict=True):
                 if any(one.id in found for one in same):
                     found.add(column.id)
     return found
 
 
-def _is_mean(node: Node) -> bool:
+def _is_mean(node: Expr) -> bool:
     if node.cls != "Average":
         return False
     child = node["child"]
     return child.cls == "UnscaledValue" and child["child"].type in _DECIMALS
 
 
-def _is_column(node: Node, found: set[str]) -> bool:
+def _is_column(node: Expr, found: set[str]) -> bool:
     return node.cls == "AttributeReference" and node.id in found
 
 
-def _takes_on(node: Node, found: set[str]) -> bool:
+def _takes_on(node: Expr, found: set[str]) -> bool:
     """True: the value of an expression is inexact. Adds the ids of aliases to ``found``. Raises SkippedError."""
     if node.cls == "ScalarSubquery":
         return any(_is_inexact(one, found) for one in walk(node))
-    below = [_takes_on(one, found) for one in node.nodes() if one.handle < 0]
+    below = [_takes_on(one, found) for one in node.nodes() if not isinstance(one, Operator)]
     inexact = _is_inexact(node, found)
     if node.get("isDistinct") and any(_takes_on(one, found) for one in node["aggregateFunction"].nodes()):
         raise _unsure("groupingExpressions")
@@ -565,7 +565,7 @@ def _takes_on(node: Node, found: set[str]) -> bool:
     return inexact
 
 
-def _is_inexact(node: Node, found: set[str]) -> bool:
+def _is_inexact(node: Expr, found: set[str]) -> bool:
     if _is_column(node, found):
         return True
     if node.cls == "Average":

@@ -204,7 +204,7 @@ def wholly_taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Sche
     """The DataFrame's rows without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
     if find_spec("duckdb") is None:
         raise UsageError(_NO_ENGINE)
-    from firesteel.sql.plans.nodes import Unsupported
+    from firesteel.plan.expr import Unsupported
     from firesteel.sql.takeover import take_over
 
     try:
@@ -228,7 +228,7 @@ def _taken_over(
         return by_spark
     if find_spec("duckdb") is None:
         return by_spark.left_to_spark([_NO_ENGINE])
-    from firesteel.sql.plans.nodes import Unsupported  # loads what only these jobs need
+    from firesteel.plan.expr import Unsupported  # loads what only these jobs need
     from firesteel.sql.takeover import take_over
 
     try:

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from firesteel.api.expressions.arithmetic import failing
 from firesteel.api.expressions.values import HINT, Value, alike, compared, constant, null
 from firesteel.errors import UsageError
-from firesteel.sql.expressions.regexes import is_plain
-from firesteel.sql.expressions.strings import ALIKE
+from firesteel.render.expressions.regexes import is_plain
+from firesteel.render.expressions.strings import ALIKE
 
 _t = pa.types
 _LINE_END = "\\n\\r\\x{85}\\x{2028}\\x{2029}"

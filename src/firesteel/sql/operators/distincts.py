@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from firesteel.sql.plans.nodes import Node
+from firesteel.plan.expr import Expr
+from firesteel.sql.plans.catalyst import Operator
 
 
-def picked_by_max(node: Node) -> Node:
+def picked_by_max(node: Operator) -> Operator:
     """The second grouping with ``max`` where it has ``first``; any other operator as it is."""
     gid = _gid(node["child"])
     if gid is None:
@@ -22,7 +23,7 @@ def picked_by_max(node: Node) -> Node:
     return replace(node, fields={**node.fields, "aggregateExpressions": items})
 
 
-def _gid(child: Node) -> str | None:
+def _gid(child: Operator) -> str | None:
     """The column of ``gid`` of the first grouping; None: it is another operator."""
     if child.cls != "Aggregate" or child["child"].cls != "Expand":
         return None
@@ -33,22 +34,22 @@ def _gid(child: Node) -> str | None:
 def _picked(part: Any, gid: str) -> Any:
     if isinstance(part, list):
         return [_picked(one, gid) for one in part]
-    if not isinstance(part, Node):
+    if not isinstance(part, Expr):
         return part
     if part.cls == "AggregateExpression":
         return _of_one_row(part, gid)
     return replace(part, fields={name: _picked(field, gid) for name, field in part.fields.items()})
 
 
-def _of_one_row(node: Node, gid: str) -> Node:
-    function: Node = node["aggregateFunction"]
+def _of_one_row(node: Expr, gid: str) -> Expr:
+    function: Expr = node["aggregateFunction"]
     if function.cls != "First" or function["ignoreNulls"] is not True or not _is_of_zero(node["filter"], gid):
         return node
-    largest = Node("Max", {"child": function["child"]}, function.type)
+    largest = Expr("Max", {"child": function["child"]}, function.type)
     return replace(node, fields={**node.fields, "aggregateFunction": largest})
 
 
-def _is_of_zero(where: Node | None, gid: str) -> bool:
+def _is_of_zero(where: Expr | None, gid: str) -> bool:
     """True for the condition ``gid = 0``."""
     if where is None or where.cls != "EqualTo":
         return False

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.raising import any_raises, may_raise
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import carried, element_of, engine_type, entry_of, fields_of, said
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.types import carried, element_of, engine_type, entry_of, fields_of, said
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.rows import Columns, Rows
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
 
 
-def generate(planner: Planner, node: Node) -> Rows:
+def generate(planner: Planner, node: Operator) -> Rows:
     if node["generator"].cls == "ReplicateRows" and not node["outer"]:
         return _copies(planner, node)
     rows, generator = planner.rows(node["child"]), node["generator"]
@@ -48,7 +49,7 @@ def generate(planner: Planner, node: Node) -> Rows:
     return rows.selecting(", ".join([*kept, *items]), {**kept, **output}, "generate", passed=passed)
 
 
-def _copies(planner: Planner, node: Node) -> Rows:
+def _copies(planner: Planner, node: Operator) -> Rows:
     """Each row as often as its first element says: the end of INTERSECT ALL and EXCEPT ALL."""
     generator = node["generator"]
     rows = planner.rows(node["child"])
@@ -64,7 +65,7 @@ def _copies(planner: Planner, node: Node) -> Rows:
     )
 
 
-def _lists(planner: Planner, generator: Node) -> tuple[list[str], bool]:
+def _lists(planner: Planner, generator: Expr) -> tuple[list[str], bool]:
     """The lists that are walked in step, and True where their values are structs, each field a column."""
     x = Expressions()
     if generator.cls == "Stack":
@@ -86,7 +87,7 @@ def _lists(planner: Planner, generator: Node) -> tuple[list[str], bool]:
     return ([f"range(0, len({lists[0]}))", *lists] if generator.cls == "PosExplode" else lists), False
 
 
-def _stacked(x: Expressions, children: list[Node]) -> list[str]:
+def _stacked(x: Expressions, children: list[Expr]) -> list[str]:
     """A list for each column; the last row may have too few values."""
     rows, *values = children
     if rows.cls != "Literal" or not isinstance(rows["value"], int) or rows["value"] < 1:

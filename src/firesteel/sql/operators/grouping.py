@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.aggregates import (
+from firesteel.plan.expr import Expr, Unsupported, same, walk
+from firesteel.plan.raising import any_raises
+from firesteel.plan.types import FLOATS, carried, checked, engine_type
+from firesteel.render.expressions.aggregates import (
     Parts,
     collected,
     decimal_sum,
@@ -15,15 +18,12 @@ from firesteel.sql.expressions.aggregates import (
     whole,
     whole_sum_of_decimals,
 )
-from firesteel.sql.expressions.raising import any_raises
-from firesteel.sql.expressions.statistics import unordered_list
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, carried, checked, engine_type
+from firesteel.render.expressions.statistics import unordered_list
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.distincts import picked_by_max
-from firesteel.sql.operators.keys import same
 from firesteel.sql.operators.relational import projected
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
-from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
@@ -43,7 +43,7 @@ class Grouping:
     """Final text by aggregate."""
     parted: bool = True
 
-    def given(self, node: Node) -> str | None:
+    def given(self, node: Expr) -> str | None:
         """The text, behind the exchange, of a group or an aggregate."""
         key = same(node)
         if key in self.groups:
@@ -61,7 +61,7 @@ class Grouping:
             self.found[key] = self._final(parts_of(node, self.x)) if self.parted else whole(node, self.x)
         return self.found[key]
 
-    def _sum(self, node: Node) -> str:
+    def _sum(self, node: Expr) -> str:
         inner, kind = decimal_sum(node), checked(node.type)
         assert inner is not None
         return (
@@ -70,7 +70,7 @@ class Grouping:
             else whole_sum_of_decimals(inner, self.x, kind)
         )
 
-    def _of_list(self, node: Node, aggregate: Node) -> str:
+    def _of_list(self, node: Expr, aggregate: Expr) -> str:
         """A function of a list that is collected."""
         key = same(aggregate)
         if key not in self.found:
@@ -96,11 +96,11 @@ class WholeGroups(Exception):
     """An aggregate cannot be parted."""
 
 
-def aggregate(planner: Planner, node: Node) -> Rows:
+def aggregate(planner: Planner, node: Operator) -> Rows:
     return aggregate_of(planner, node, planner.rows(node["child"]))
 
 
-def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
+def aggregate_of(planner: Planner, node: Operator, rows: Rows) -> Rows:
     """The aggregation of these rows."""
     node = picked_by_max(node)
     if any(map(_has_subquery, node["aggregateExpressions"])):
@@ -111,7 +111,7 @@ def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
         return _aggregated(planner, node, rows, parted=False)
 
 
-def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
+def _aggregated(planner: Planner, node: Operator, rows: Rows, parted: bool) -> Rows:
     x = Expressions()
     groups: dict[Any, str] = {}
     kinds: Columns = {}
@@ -154,18 +154,18 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
     return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept, raises=raises)
 
 
-def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
+def _with_subqueries(planner: Planner, node: Operator, rows: Rows) -> Rows:
     """Groups and aggregates first; what is computed of them and of subqueries in a step behind."""
-    inner: dict[Any, Node] = {}
+    inner: dict[Any, Expr] = {}
     groups = {same(one) for one in node["groupingExpressions"]}
 
-    def apart(part: Node) -> Node | None:
+    def apart(part: Expr) -> Expr | None:
         key = same(part)
         if part.cls != "AggregateExpression" and key not in groups:
             return None
         if key not in inner:
             number = planner.names.new("a")
-            inner[key] = Node("Alias", {"child": part, "exprId": number, "name": number}, part.type)
+            inner[key] = Expr("Alias", {"child": part, "exprId": number, "name": number}, part.type)
         return inner[key]
 
     for item in node["aggregateExpressions"]:
@@ -174,20 +174,20 @@ def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
     if not items or any(map(_has_subquery, items)):
         raise Unsupported("a subquery inside of an aggregate is not taken over")
     fields = {**node.fields, "aggregateExpressions": items}
-    grouped = aggregate_of(planner, Node(node.cls, fields, handle=node.handle), rows)
+    grouped = aggregate_of(planner, Operator(node.cls, fields, handle=node.handle), rows)
 
-    def given(part: Node) -> str | None:
+    def given(part: Expr) -> str | None:
         found = inner.get(same(part))
         return None if found is None else found.id
 
     return projected(planner, grouped, node["aggregateExpressions"], given)
 
 
-def _has_subquery(node: Node) -> bool:
+def _has_subquery(node: Expr) -> bool:
     return any(part.cls == "ScalarSubquery" for part in walk(node))
 
 
-def _find(node: Node, visit: Callable[[Node], Node | None]) -> None:
+def _find(node: Expr, visit: Callable[[Expr], Expr | None]) -> None:
     if node.cls != "ScalarSubquery" and visit(node) is None:
         for child in node.nodes():
             _find(child, visit)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.expressions.raising import any_raises, may_raise
-from firesteel.sql.expressions.texts import undivided
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, checked
-from firesteel.sql.operators.keys import attributes, conjuncts
+from firesteel.plan.expr import Expr, Unsupported, attributes, conjuncts
+from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.types import FLOATS, checked
+from firesteel.render.expressions.texts import undivided
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.relational import filtered
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
@@ -44,13 +44,13 @@ class _Condition:
     """``pairs``: expressions of the left and of the right side that are equal (``safe``: nulls, too), as ``equal`` says. ``rest``: what
     else holds."""
 
-    pairs: list[tuple[Node, Node]]
-    equal: list[Node]
+    pairs: list[tuple[Expr, Expr]]
+    equal: list[Expr]
     safe: bool
-    rest: list[Node]
+    rest: list[Expr]
 
 
-def join(planner: Planner, node: Node) -> Rows:
+def join(planner: Planner, node: Operator) -> Rows:
     how = _HOWS.get(node["joinType"].cls)
     if how is None:
         raise Unsupported(f"a join of type {node['joinType'].cls} is not taken over")
@@ -66,10 +66,10 @@ def join(planner: Planner, node: Node) -> Rows:
     return _by_engine(planner, node, how, left, right, condition)
 
 
-def _condition(node: Node | None, left: set[str], right: set[str]) -> _Condition:
-    pairs: list[tuple[Node, Node]] = []
-    equal: list[Node] = []
-    rest: list[Node] = []
+def _condition(node: Expr | None, left: set[str], right: set[str]) -> _Condition:
+    pairs: list[tuple[Expr, Expr]] = []
+    equal: list[Expr] = []
+    rest: list[Expr] = []
     for one in conjuncts(node):
         pair = _pair(one, left, right)
         if pair is None:
@@ -80,7 +80,7 @@ def _condition(node: Node | None, left: set[str], right: set[str]) -> _Condition
     return _Condition(pairs, equal, any(one.cls == "EqualNullSafe" for one in equal), rest)
 
 
-def _pair(one: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | None:
+def _pair(one: Expr, left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
     """The sides of an equality of the left rows and the right ones, in this order; None: it is something else."""
     if one.cls not in ("EqualTo", "EqualNullSafe") or one["left"].type != one["right"].type:
         return None
@@ -92,7 +92,7 @@ def _pair(one: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | Non
     return None
 
 
-def _columns(how: str, node: Node, left: Columns, right: Columns) -> Columns:
+def _columns(how: str, node: Expr, left: Columns, right: Columns) -> Columns:
     if how in ("semi", "anti"):
         return left
     if how == "exists":
@@ -100,7 +100,7 @@ def _columns(how: str, node: Node, left: Columns, right: Columns) -> Columns:
     return {**left, **right}
 
 
-def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[Rows, tuple[str, ...]]:
+def _keyed(planner: Planner, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows, tuple[str, ...]]:
     """The rows with a column for each key. ``own``: also where the key is a column itself."""
     x = Expressions()
     names: list[str] = []
@@ -140,7 +140,7 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
     return rows
 
 
-def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
+def _by_engine(planner: Planner, node: Operator, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
     """Of all rows of a key at once."""
     out = _columns(how, node, left.columns, right.columns)
     text = _text(Expressions(), condition)
@@ -154,7 +154,7 @@ def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, 
     return by_keys(inputs, keys, query, out, f"sql({how} join)", None, passed, raises)
 
 
-def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
+def _nested(planner: Planner, node: Operator, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
     """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
     out = _columns(how, node, left.columns, right.columns)
     if how == "full":

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from firesteel.api.steps import ordering
+from firesteel.plan.expr import Expr, Unsupported
 from firesteel.sql.operators.relational import order_text, projected
 from firesteel.sql.operators.rows import Rows, by_keys
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
 
 
-def limit(planner: Planner, node: Node) -> Rows:
+def limit(planner: Planner, node: Operator) -> Rows:
     """The first rows, of an order where there is one."""
     most, child = _constant(node["limitExpr"]), _cut(node["child"])
     if child.cls == "Offset":
@@ -21,12 +22,12 @@ def limit(planner: Planner, node: Node) -> Rows:
     return _first(planner, most, 0, child)
 
 
-def offset(planner: Planner, node: Node) -> Rows:
+def offset(planner: Planner, node: Operator) -> Rows:
     """All rows but the first ones."""
     return _first(planner, None, _constant(node["offsetExpr"]), _cut(node["child"]))
 
 
-def _first(planner: Planner, most: int | None, skipped: int, child: Node) -> Rows:
+def _first(planner: Planner, most: int | None, skipped: int, child: Operator) -> Rows:
     """In each subtask first, as many as are needed of it, then in one. ``most``: None: all behind the skipped ones."""
     chosen, sort = None, child
     if child.cls == "Project" and child["child"].cls == "Sort":
@@ -56,14 +57,14 @@ def _limit(most: int | None, skipped: int) -> str:
     return " ".join([*texts, f"OFFSET {skipped}"] if skipped else texts)
 
 
-def _cut(node: Node) -> Node:
+def _cut(node: Operator) -> Operator:
     """The operator below limits of single partitions, which are only ever hints."""
     while node.cls == "LocalLimit":
         node = node["child"]
     return node
 
 
-def _constant(node: Node) -> int:
+def _constant(node: Expr) -> int:
     if node.cls != "Literal" or not isinstance(node["value"], int):
         raise Unsupported("a limit that is no constant is not taken over")
     return node["value"]

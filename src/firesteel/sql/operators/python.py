@@ -11,13 +11,13 @@ import pyarrow as pa
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, arrow_type, checked, decimal_of, engine_type
+from firesteel.plan.expr import Expr, Unsupported, same, walk
+from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of, engine_type
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators import grouping, windows
-from firesteel.sql.operators.keys import same
 from firesteel.sql.operators.relational import projected
 from firesteel.sql.operators.rows import Columns, Rows, schema_of
-from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.plans.python_functions import PythonSettings, broadcasts_of, command_of, python_settings
 from firesteel.task.functions.spark_functions import PICKLED_ROWS, PickledFunction, SparkFunctions
 from firesteel.task.functions.spark_steps import (
@@ -58,7 +58,7 @@ _Grouped = GroupsBySpark | CoGroupsBySpark | AggregateBySpark | WindowBySpark
 # --- functions of rows ----------------------------------------------------------------------------------------------------------
 
 
-def map_batches(planner: Planner, node: Node) -> Rows:
+def map_batches(planner: Planner, node: Operator) -> Rows:
     """``mapInArrow``, ``mapInPandas``."""
     if node["isBarrier"] or node["profile"] is not None:
         raise Unsupported("a stage of its own kind (barrier, profile) is Spark's")
@@ -73,7 +73,7 @@ def map_batches(planner: Planner, node: Node) -> Rows:
     return Rows(_chained(rows.step(), step, [udf]), _columns(node["output"]))
 
 
-def evaluate(planner: Planner, node: Node) -> Rows:
+def evaluate(planner: Planner, node: Operator) -> Rows:
     """Scalar UDFs: their arguments by the engine, then their results beside the rows."""
     udfs, results = node["udfs"], node["resultAttrs"]
     if any(udf.cls != "PythonUDF" or udf["evalType"] not in _SCALARS for udf in udfs):
@@ -94,7 +94,7 @@ def evaluate(planner: Planner, node: Node) -> Rows:
 
 
 def _chained(
-    before: Pipeline, step: MapBySpark | EvaluateBySpark, udfs: list[Node], kept: Columns | None = None
+    before: Pipeline, step: MapBySpark | EvaluateBySpark, udfs: list[Expr], kept: Columns | None = None
 ) -> Pipeline:
     """The pipeline with this step behind it; of functions that may give other rows when they run again, it says so."""
     made = before.then(step.name, ChainedStep(step, kept), step.schema, "")
@@ -106,7 +106,7 @@ def _chained(
 # --- functions of groups ----------------------------------------------------------------------------------------------------------
 
 
-def map_groups(planner: Planner, node: Node) -> Rows:
+def map_groups(planner: Planner, node: Operator) -> Rows:
     """``applyInPandas``, ``applyInArrow``."""
     udf, keys = node["functionExpr"], node["groupingAttributes"]
     if udf.cls != "PythonUDF" or udf["evalType"] not in _GROUPS:
@@ -123,7 +123,7 @@ def map_groups(planner: Planner, node: Node) -> Rows:
     return _by_groups([rows], step, out, None)
 
 
-def map_cogroups(planner: Planner, node: Node) -> Rows:
+def map_cogroups(planner: Planner, node: Operator) -> Rows:
     """``cogroup(...).applyInPandas``, ``.applyInArrow``."""
     udf = node["functionExpr"]
     if udf.cls != "PythonUDF" or udf["evalType"] not in _COGROUPS:
@@ -148,7 +148,7 @@ def map_cogroups(planner: Planner, node: Node) -> Rows:
     return _by_groups(rows, step, out, None)
 
 
-def aggregate(planner: Planner, node: Node) -> Rows:
+def aggregate(planner: Planner, node: Operator) -> Rows:
     """Aggregating UDFs; other aggregations are the engine's."""
     found = {same(part): part for item in node["aggregateExpressions"] for part in _calls(item, "AggregateExpression")}
     if not found:
@@ -178,7 +178,7 @@ def aggregate(planner: Planner, node: Node) -> Rows:
     return projected(planner, grouped, node["aggregateExpressions"], lambda one: {**keys, **results}.get(same(one)))
 
 
-def window(planner: Planner, node: Node) -> Rows:
+def window(planner: Planner, node: Operator) -> Rows:
     """Aggregating UDFs over whole partitions; other windows are the engine's."""
     calls = [part for item in node["windowExpressions"] for part in _calls(item, "WindowExpression")]
     if not calls:
@@ -205,12 +205,12 @@ def window(planner: Planner, node: Node) -> Rows:
     return _by_groups([inputs], step, out, keys)
 
 
-def _calls(node: Node, cls: str) -> list[Node]:
+def _calls(node: Expr, cls: str) -> list[Expr]:
     """The expressions of a class that call a Python function."""
     return [part for part in walk(node) if part.cls == cls and any(inner.cls == "PythonUDAF" for inner in walk(part))]
 
 
-def _aggregating(node: Node) -> Node:
+def _aggregating(node: Expr) -> Expr:
     """The Python function of an aggregate."""
     if node.cls != "AggregateExpression" or node["isDistinct"] or node["filter"] is not None:
         raise Unsupported("this call of a Python function is not taken over")
@@ -220,7 +220,7 @@ def _aggregating(node: Node) -> Node:
     return udf
 
 
-def _group_columns(planner: Planner, child: Node, n: int) -> tuple[list[Node], tuple[int, ...]]:
+def _group_columns(planner: Planner, child: Operator, n: int) -> tuple[list[Expr], tuple[int, ...]]:
     """The columns that a function of groups gets, and how PySpark is told which are keys: the first ``n`` of the child's."""
     output = planner.catalyst.output_of(child)
     keys, values = output[:n], output[n:]
@@ -232,7 +232,7 @@ def _group_columns(planner: Planner, child: Node, n: int) -> tuple[list[Node], t
     return columns, (len(offsets) + 1, n, *offsets)
 
 
-def _keys(nodes: list[Node]) -> tuple[str, ...]:
+def _keys(nodes: list[Expr]) -> tuple[str, ...]:
     if any(node.cls != "AttributeReference" or checked(node.type) in FLOATS for node in nodes):
         raise Unsupported("groups by floating-point numbers, or by expressions, are Spark's")
     return tuple(dict.fromkeys(node.id for node in nodes))
@@ -262,10 +262,10 @@ class _Caller:
     def of(cls, planner: Planner) -> _Caller:
         return cls(planner, python_settings(planner.catalyst.session), {})
 
-    def commands(self, udf: Node) -> tuple[bytes, ...]:
+    def commands(self, udf: Expr) -> tuple[bytes, ...]:
         return (command_of(udf["func"], self.planner.catalyst.session),)
 
-    def called(self, udf: Node) -> PickledFunction:
+    def called(self, udf: Expr) -> PickledFunction:
         """The function with its arguments, which are columns of the engine; of one that is called on another, both."""
         inner = udf["children"]
         if len(inner) == 1 and inner[0].cls == "PythonUDF":
@@ -280,7 +280,7 @@ class _Caller:
                 numbers.append(self._number(one))
         return PickledFunction(self.commands(udf), tuple(numbers), tuple(named))
 
-    def _number(self, node: Node) -> int:
+    def _number(self, node: Expr) -> int:
         key = same(node)
         if key not in self.arguments:
             text = Expressions().text(node)
@@ -305,7 +305,7 @@ class _Caller:
         fields = [pa.field(f"_{i}", self._shown(kind)) for i, (_, _, kind) in enumerate(self.arguments.values())]
         return Seen(tuple(name for name, _, _ in self.arguments.values()), pa.schema(fields))
 
-    def seen(self, attributes: list[Node]) -> Seen:
+    def seen(self, attributes: list[Expr]) -> Seen:
         """These columns, under their names."""
         fields = [pa.field(one["name"], self._shown(checked(one.type)), one["nullable"]) for one in attributes]
         if not fields:
@@ -324,7 +324,7 @@ class _Caller:
         )
 
     def functions(
-        self, udfs: list[Node], called: list[PickledFunction], gives: pa.Schema, *, window: bool = False
+        self, udfs: list[Expr], called: list[PickledFunction], gives: pa.Schema, *, window: bool = False
     ) -> SparkFunctions:
         """The functions ready to be called. Raises Unsupported for kinds that cannot be called together."""
         if len({udf["evalType"] for udf in udfs}) != 1:
@@ -359,10 +359,10 @@ class _Caller:
         return json.dumps({"type": "struct", "fields": fields})
 
 
-def _columns(attributes: list[Node]) -> Columns:
+def _columns(attributes: list[Expr]) -> Columns:
     return {one.id: checked(one.type) for one in attributes}
 
 
-def _answer(attributes: list[Node]) -> pa.Schema:
+def _answer(attributes: list[Expr]) -> pa.Schema:
     """The columns that a function is to give, under the names that were declared."""
     return pa.schema([pa.field(one["name"], arrow_type(one.type), one["nullable"]) for one in attributes])

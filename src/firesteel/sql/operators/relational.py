@@ -11,13 +11,13 @@ from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
 from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.expressions.raising import any_raises, may_raise
-from firesteel.sql.expressions.texts import undivided
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
-from firesteel.sql.operators.keys import conjuncts
+from firesteel.plan.expr import Expr, Unsupported, conjuncts
+from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.types import arrow_type, carried, checked, engine_type, quoted
+from firesteel.render.expressions.texts import undivided
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # --- leaves ---------------------------------------------------------------------------------------------------------
 
 
-def stream(planner: Planner, node: Node) -> Rows:
+def stream(planner: Planner, node: Operator) -> Rows:
     """A stream of the environment, which an RDD without rows stands for in the plan."""
     rdd = node["rdd"]
     pipeline = planner.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
@@ -42,7 +42,7 @@ def stream(planner: Planner, node: Node) -> Rows:
     return Rows(pipeline, columns).selecting(", ".join(items), columns, "select", passed=same)
 
 
-def local(planner: Planner, node: Node) -> Rows:
+def local(planner: Planner, node: Operator) -> Rows:
     """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
     columns = {a.id: carried(a.type) for a in node["output"]}
     if len(columns) < len(node["output"]) or node["isStreaming"]:
@@ -54,7 +54,7 @@ def local(planner: Planner, node: Node) -> Rows:
     return Rows(reading.from_arrow(planner.env, table), columns)  # type: ignore[arg-type]
 
 
-def one_row(planner: Planner, node: Node) -> Rows:
+def one_row(planner: Planner, node: Operator) -> Rows:
     return _numbered(planner, 1)
 
 
@@ -64,7 +64,7 @@ def _numbered(planner: Planner, count: int) -> Rows:
     return Rows(reading.from_arrow(planner.env, rows), {name: "integer"})  # type: ignore[arg-type]
 
 
-def unchanged(planner: Planner, node: Node) -> Rows:
+def unchanged(planner: Planner, node: Operator) -> Rows:
     """Of an operator that only says how rows are spread, or a hint that they are cut behind it. An order below it stays."""
     return planner.rows(node["child"])
 
@@ -72,13 +72,13 @@ def unchanged(planner: Planner, node: Node) -> Rows:
 # --- operators that only wrap the query ------------------------------------------------------------------------------
 
 
-def project(planner: Planner, node: Node) -> Rows:
+def project(planner: Planner, node: Operator) -> Rows:
     rows = planner.rows(node["child"])
     return projected(planner, rows, node["projectList"])
 
 
 def projected(
-    planner: Planner, rows: Rows, items: list[Node], given: Callable[[Node], str | None] | None = None
+    planner: Planner, rows: Rows, items: list[Expr], given: Callable[[Expr], str | None] | None = None
 ) -> Rows:
     sides: list[tuple[str, Pipeline]] = []
     x = planner.expressions(sides, given)
@@ -98,11 +98,11 @@ def projected(
     return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides), passed, raises=any_raises(items))
 
 
-def filter(planner: Planner, node: Node) -> Rows:
+def filter(planner: Planner, node: Operator) -> Rows:
     return filtered(planner, planner.rows(node["child"]), conjuncts(node["condition"]))
 
 
-def filtered(planner: Planner, rows: Rows, conditions: list[Node]) -> Rows:
+def filtered(planner: Planner, rows: Rows, conditions: list[Expr]) -> Rows:
     """The rows for which all conditions hold. Spark computes a condition for the rows for which those before it hold.
 
     The engine has an order of its own. So conditions among which one may raise are one condition for it. Those before the first that may
@@ -119,7 +119,7 @@ def filtered(planner: Planner, rows: Rows, conditions: list[Node]) -> Rows:
     return rows.selecting("*", rows.columns, "filter", where, tuple(sides), rows.unchanged, selective, raising)
 
 
-def expand(planner: Planner, node: Node) -> Rows:
+def expand(planner: Planner, node: Operator) -> Rows:
     rows = planner.rows(node["child"])
     x = Expressions()
     columns = {a.id: carried(a.type) for a in node["output"]}
@@ -140,7 +140,7 @@ def expand(planner: Planner, node: Node) -> Rows:
 # --- order ---------------------------------------------------------------------------------------------------------
 
 
-def order_text(order: list[Node]) -> str:
+def order_text(order: list[Expr]) -> str:
     x = Expressions()
     texts: list[str] = []
     for one in order:
@@ -154,7 +154,7 @@ def order_text(order: list[Node]) -> str:
     return ", ".join(texts)
 
 
-def sort(planner: Planner, node: Node) -> Rows:
+def sort(planner: Planner, node: Operator) -> Rows:
     """All rows in order. What Firesteel's own order has (nulls as the smallest) is sorted in ranges, else in one subtask."""
     if node["global"] is not True:
         raise Unsupported("an order within partitions is Spark's")
@@ -176,7 +176,7 @@ def sort(planner: Planner, node: Node) -> Rows:
 # --- several inputs --------------------------------------------------------------------------------------------------
 
 
-def union(planner: Planner, node: Node) -> Rows:
+def union(planner: Planner, node: Operator) -> Rows:
     if node.get("byName"):
         raise Unsupported("a union by names is Spark's")
     columns: Columns = {a.id: carried(a.type) for a in planner.catalyst.output_of(node)}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
-from firesteel.sql.expressions.raising import any_raises
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, carried, checked, engine_type
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.raising import any_raises
+from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, engine_type
+from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
+from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.relational import order_text
 from firesteel.sql.operators.rows import Rows, by_keys
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
@@ -30,7 +31,7 @@ _ENDS = {
 }
 
 
-def window(planner: Planner, node: Node) -> Rows:
+def window(planner: Planner, node: Operator) -> Rows:
     rows, keys = _with_keys(planner, planner.rows(node["child"]), node["partitionSpec"])
     columns = {name: kind for name, kind in rows.columns.items() if name not in keys or not name.startswith(_KEY)}
     items, kept = list(columns), keys if set(keys) <= set(columns) else None
@@ -47,7 +48,7 @@ _KEY = "part"
 Keys = tuple[str, ...]
 
 
-def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, Keys]:
+def _with_keys(planner: Planner, rows: Rows, parts: list[Expr]) -> tuple[Rows, Keys]:
     """The rows with a column for each expression by which they are parted: Spark has made one zero of two and one NaN of all there."""
     x, names = Expressions(), list[str]()
     new: dict[str, tuple[str, str]] = {}
@@ -61,7 +62,7 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, K
     return rows.adding(new, "keys", any_raises(parts)), tuple(dict.fromkeys(names))
 
 
-def function_text(node: Node, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function
+def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function
     """The text of a window function over the rows of equal ``keys``; of a decimal's sum as a decimal."""
     x = Expressions()
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
@@ -86,17 +87,17 @@ def function_text(node: Node, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
     raise Unsupported(f"the window function {function.cls} is not taken over")
 
 
-def _is_positive(node: Node) -> bool:
+def _is_positive(node: Expr) -> bool:
     return node.cls == "Literal" and isinstance(node["value"], int) and node["value"] > 0
 
 
-def _nulls(function: Node) -> str:
+def _nulls(function: Expr) -> str:
     if not isinstance(function["ignoreNulls"], bool):
         raise Unsupported(f"the nulls of {function.cls} are not known")
     return " IGNORE NULLS" if function["ignoreNulls"] else ""
 
 
-def _end_of_frame(node: Node, end: str, x: Expressions, keys: Keys) -> str:
+def _end_of_frame(node: Expr, end: str, x: Expressions, keys: Keys) -> str:
     """The first or the last value of an order."""
     aggregate = node["windowFunction"]
     function = aggregate["aggregateFunction"]
@@ -105,7 +106,7 @@ def _end_of_frame(node: Node, end: str, x: Expressions, keys: Keys) -> str:
     return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, keys)}"
 
 
-def _neighbour(node: Node, x: Expressions, keys: Keys) -> str:
+def _neighbour(node: Expr, x: Expressions, keys: Keys) -> str:
     function = node["windowFunction"]
     lag = function.cls == "Lag"
     offset, other = function["inputOffset" if lag else "offset"], function["default"]
@@ -117,7 +118,7 @@ def _neighbour(node: Node, x: Expressions, keys: Keys) -> str:
     return f"{'lag' if lag else 'lead'}({values}) {_over(node, keys, framed=False)}"
 
 
-def _over(node: Node, keys: Keys, framed: bool = True) -> str:
+def _over(node: Expr, keys: Keys, framed: bool = True) -> str:
     """``keys``: the columns of the partition, which is the same for all functions of a step."""
     spec = node["windowSpec"]
     parts: list[str] = []
@@ -130,7 +131,7 @@ def _over(node: Node, keys: Keys, framed: bool = True) -> str:
     return f"OVER ({' '.join(parts)})"
 
 
-def _frame(frame: Node, order: list[Node]) -> str:
+def _frame(frame: Expr, order: list[Expr]) -> str:
     if frame.cls != "SpecifiedWindowFrame":
         raise Unsupported("a window without a frame is not taken over")
     rows = frame["frameType"].cls == "RowFrame"
@@ -140,7 +141,7 @@ def _frame(frame: Node, order: list[Node]) -> str:
     return f"{'ROWS' if rows else 'RANGE'} BETWEEN {ends[0]} AND {ends[1]}"
 
 
-def _end(end: Node, order: list[Node], rows: bool) -> str:
+def _end(end: Expr, order: list[Expr], rows: bool) -> str:
     """A range by numbers: of an order by one integer, or by one date in days."""
     if end.cls in _ENDS:
         return _ENDS[end.cls]

@@ -9,10 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.render.expressions.times.zones import ask_for_zones
 from firesteel.sql.plans.java import instance_of
-from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
 from firesteel.sql.plans.versions import Version, checked_version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator(Expr):
+    """An operator of a plan. ``handle``: its number among the reader's Java objects."""
+
+    handle: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +45,12 @@ class Folder:
 class Catalyst:
     """A plan that was read. ``root``: its nodes; ``dataframe_of(node)`` gives a subtree back to Spark."""
 
-    root: Node
+    root: Operator
     session: Any
     version: Version
     _reader: Any
 
-    def output_of(self, node: Node) -> list[Node]:
+    def output_of(self, node: Operator) -> list[Expr]:
         """The attributes of an operator, in order."""
         return _node(json.loads(self._reader.output(node.handle)), self.version)
 
@@ -50,7 +58,7 @@ class Catalyst:
         """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
         return [int(number) for number in self._reader.firsts().split()]
 
-    def files_of(self, relation: Node, filters: Sequence[Node]) -> list[Folder]:
+    def files_of(self, relation: Operator, filters: Sequence[Operator]) -> list[Folder]:
         """The files of a relation, without directories that partition columns in the conditions of these Filter operators rule out.
         Raises Unsupported."""
         try:
@@ -59,13 +67,13 @@ class Catalyst:
             raise Unsupported(f"Spark cannot list the files: {str(error).strip().splitlines()[0]}") from error
         return [Folder(one["values"], [FoundFile(*file) for file in one["files"]]) for one in json.loads(text)]
 
-    def dataframe_of(self, node: Node, names: list[str]) -> Any:
+    def dataframe_of(self, node: Operator, names: list[str]) -> Any:
         """The subtree as a DataFrame of Spark's, its columns called ``names``."""
         from firesteel.spark.session.versions import dataframe_of_plan
 
         return dataframe_of_plan(self._reader.plan(node.handle), self.session).toDF(*names)
 
-    def table_of(self, node: Node, names: list[str]) -> pa.Table:
+    def table_of(self, node: Operator, names: list[str]) -> pa.Table:
         """The rows of a subtree that has some. Raises Unsupported where this Spark cannot hand them over."""
         try:
             return pa.Table.from_batches(self.dataframe_of(node, names)._collect_as_arrow())
@@ -110,5 +118,9 @@ def _node(value: Any, version: Version) -> Any:
         return [_node(item, version) for item in value]
     if isinstance(value, dict) and "c" in value:
         fields = {name: _node(field, version) for name, field in value["f"].items()}
-        return Node(version.class_of(value["c"]), fields, value.get("t"), value.get("h", -1))
+        cls = version.class_of(value["c"])
+        return Operator(cls, fields, handle=value["h"]) if "h" in value else Expr(cls, fields, value.get("t"))
     return value
+
+
+ask_for_zones(offsets_of)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
 from firesteel.sql.plans.versions import checked_version
 
 MOST_BROADCAST = 16 << 20
@@ -51,7 +51,7 @@ def python_settings(session: Any) -> PythonSettings:
 
 def command_of(function: Any, session: Any) -> bytes:
     """The pickled function. Raises Unsupported where our tasks lack something that it needs."""
-    if not isinstance(function, Node) or function.cls != "PythonFunction":
+    if not isinstance(function, Expr) or function.cls != "PythonFunction":
         raise Unsupported("this kind of Python function is not taken over")
     context = session.sparkContext
     if function["executable"] != context.pythonExec or function["version"] != context.pythonVer:
@@ -72,7 +72,7 @@ _REFUSED = {b"_deserialize_accumulator": "an accumulator", b"TaskContext": "Spar
 """Names that stand in the pickles of functions with what our tasks cannot give them."""
 
 
-def broadcasts_of(functions: list[Node], session: Any) -> tuple[tuple[int, bytes], ...]:
+def broadcasts_of(functions: list[Expr], session: Any) -> tuple[tuple[int, bytes], ...]:
     """The broadcast variables of the functions, as they were pickled on this machine."""
     found = dict(line.split(" ", 1) for function in functions for line in function["broadcasts"])
     if not found:

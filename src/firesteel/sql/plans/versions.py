@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from firesteel.plan.expr import Unsupported
 from firesteel.sql.plans.java import FIELD_NAME, FIELD_NAME_OF_COPY
-from firesteel.sql.plans.nodes import Unsupported
 
 _RELATION = ("isStreaming", "stream", "session", "originStats", "originConstraints")
 

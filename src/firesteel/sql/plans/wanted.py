@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firesteel.sql.plans.nodes import Node
+from firesteel.plan.expr import Expr
+from firesteel.sql.plans.catalyst import Operator
 
 _CHOOSING = ("Project", "Aggregate", "Expand")
 """Give columns of their own making, so that of what is below only those that they name are read."""
@@ -23,34 +24,34 @@ class Wanted:
     whole: set[int]
     read: set[str]
 
-    def of(self, relation: Node) -> list[Node]:
+    def of(self, relation: Operator) -> list[Expr]:
         """The attributes of a relation that anything above it reads; at least one."""
-        output: list[Node] = relation["output"]
+        output: list[Expr] = relation["output"]
         if relation.handle in self.whole:
             return output
         return [a for a in output if a.id in self.read] or [min(output, key=_width)] if output else []
 
 
-def wanted_columns(root: Node) -> Wanted:
+def wanted_columns(root: Operator) -> Wanted:
     """Of a whole plan, subqueries among it."""
     wanted = Wanted(set(), set())
     _walk(root, True, wanted)
     return wanted
 
 
-def _width(attribute: Node) -> int:
+def _width(attribute: Expr) -> int:
     """For the one column that is read where only the number of rows counts."""
     return _WIDTHS.get(str(attribute.type), 16)
 
 
-def _walk(node: Node, whole: bool, wanted: Wanted) -> None:
-    if node.cls == "LogicalRelation":
+def _walk(node: Expr, whole: bool, wanted: Wanted) -> None:
+    if isinstance(node, Operator) and node.cls == "LogicalRelation":
         if whole:
             wanted.whole.add(node.handle)
         return
     if node.cls == "AttributeReference":
         wanted.read.add(node.id)
-    operator = node.handle >= 0
+    operator = isinstance(node, Operator)
     for child in node.nodes():
         below = node.cls not in _CHOOSING and (node.cls not in _PASSING or whole) if operator else True
         _walk(child, below, wanted)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import takewhile
 
-from firesteel.sql.expressions.raising import may_raise
-from firesteel.sql.operators.keys import conjuncts
-from firesteel.sql.plans.nodes import Node, walk
+from firesteel.plan.expr import Expr, conjuncts, walk
+from firesteel.plan.raising import may_raise
+from firesteel.sql.plans.catalyst import Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +15,21 @@ class Chosen:
     """``top``: number of the outermost of these operators, or of the relation."""
 
     top: int
-    filters: tuple[Node, ...] = ()
+    filters: tuple[Operator, ...] = ()
 
-    def conditions(self) -> list[Node]:
+    def conditions(self) -> list[Expr]:
         """Each is true of every row that is wanted. Those after one that may raise an error of Spark's are not among them: it is computed for
         the rows that they drop, too."""
         in_order = (one for each in reversed(self.filters) for one in conjuncts(each["condition"]))
         return list(takewhile(lambda one: not may_raise(one), in_order))
 
 
-def chosen(root: Node) -> dict[int, Chosen]:
+def chosen(root: Operator) -> dict[int, Chosen]:
     """By the number of the relation."""
     found: dict[int, Chosen] = {}
     seen: set[int] = set()
     for node in walk(root):
-        if node.handle < 0 or node.handle in seen:
+        if not isinstance(node, Operator) or node.handle in seen:
             continue
         chain = _chain(node)
         seen |= {one.handle for one in chain}
@@ -38,7 +38,7 @@ def chosen(root: Node) -> dict[int, Chosen]:
     return found
 
 
-def _chain(node: Node) -> list[Node]:
+def _chain(node: Operator) -> list[Operator]:
     """A projection and filters, as they follow each other, and what is below them."""
     chain = [node]
     while chain[-1].cls == "Filter" or (chain[-1].cls == "Project" and len(chain) == 1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.sql.expressions.types import carried, checked
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import carried, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Columns:
     partitions: list[tuple[str, str]]
 
 
-def columns_of(files: Node, chosen: list[Node], exact: bool) -> Columns:
+def columns_of(files: Expr, chosen: list[Expr], exact: bool) -> Columns:
     """Raises Unsupported for a type that is not taken over, and for columns of Spark's own, such as ``_metadata``."""
     parts = {_key(one["name"], exact): one for one in files["partitions"]["fields"]}
     data = {_key(one["name"], exact): one for one in files["data"]["fields"]}

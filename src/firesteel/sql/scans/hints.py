@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.sql.expressions.types import INTEGERS, arrow_type, decimal_of
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import INTEGERS, arrow_type, decimal_of
+from firesteel.sql.plans.catalyst import Operator
 
 _COMPARED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "EqualTo": (eq, eq),
@@ -31,13 +32,13 @@ _ORDERED = (*INTEGERS, "boolean", "date", "string", "timestamp", "timestamp_ntz"
 """Types, beside decimals, whose statistics follow the order of the engine and of Spark."""
 
 
-def hints(conditions: list[Node], columns: Mapping[str, str]) -> list[pc.Expression]:
+def hints(conditions: list[Expr], columns: Mapping[str, str]) -> list[pc.Expression]:
     """Of all conditions those that are understood, one by one. ``columns``: names in the files by ids."""
     found = [_hint(one, columns) for one in conditions]
     return [one for one in found if one is not None]
 
 
-def _hint(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:  # noqa: PLR0911 - one for each kind
+def _hint(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:  # noqa: PLR0911 - one for each kind
     """An expression that is true wherever the condition is; None: it is not understood."""
     if node.cls in ("And", "Or"):
         return _both(node, columns)
@@ -58,7 +59,7 @@ def _hint(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:  # no
     return None
 
 
-def _both(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
+def _both(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:
     sides = [_hint(node[side], columns) for side in ("left", "right")]
     known = [side for side in sides if side is not None]
     if node.cls == "Or":
@@ -66,7 +67,7 @@ def _both(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
     return reduce(and_, known) if known else None
 
 
-def _comparison(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
+def _comparison(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:
     straight, swapped = _COMPARED[node.cls]
     for side, other, compared in (("left", "right", straight), ("right", "left", swapped)):
         column = _column(node[side], columns)
@@ -76,7 +77,7 @@ def _comparison(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
     return None
 
 
-def _begins(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
+def _begins(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:
     """Texts are in the order of their code points."""
     column, prefix = _column(node["left"], columns), node["right"]
     if column is None or prefix.cls != "Literal" or prefix.type != "string" or not prefix["value"]:
@@ -88,7 +89,7 @@ def _begins(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
     return (column >= text) & (column < text[:-1] + chr(last + 1))
 
 
-def _among(child: Node, values: list[Any], columns: Mapping[str, str]) -> pc.Expression | None:
+def _among(child: Operator, values: list[Any], columns: Mapping[str, str]) -> pc.Expression | None:
     column = _column(child, columns)
     if column is None:
         return None
@@ -103,7 +104,7 @@ def _among(child: Node, values: list[Any], columns: Mapping[str, str]) -> pc.Exp
     return (column >= pa.scalar(least, kind)) & (column <= pa.scalar(most, kind))
 
 
-def _column(node: Node, columns: Mapping[str, str]) -> pc.Expression | None:
+def _column(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:
     """A column of the files whose values have an order that statistics follow."""
     if node.cls != "AttributeReference" or node.id not in columns:
         return None

@@ -11,8 +11,8 @@ from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.plain_csv import PlainCsv
 from firesteel.connectors.formats.plain_json import PlainJson
 from firesteel.connectors.formats.plain_lines import PlainText
-from firesteel.sql.expressions.types import arrow_type, decimal_of, said
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import arrow_type, decimal_of, said
 from firesteel.sql.scans.columns import Columns
 
 FORMATS = ("CSVFileFormat", "JsonFileFormat", "TextFileFormat")

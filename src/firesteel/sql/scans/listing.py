@@ -12,9 +12,9 @@ import pyarrow.fs as pafs
 from firesteel.connectors.files.partitions import Partitions, Values, parse_values
 from firesteel.connectors.files.paths import InputFile, InputFiles, only_spark_opens
 from firesteel.connectors.files.reading.source import Listed
-from firesteel.sql.expressions.types import arrow_type, decimal_of
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import arrow_type, decimal_of
 from firesteel.sql.plans.catalyst import Folder, FoundFile
-from firesteel.sql.plans.nodes import Unsupported
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _DAYS = dt.date(1, 1, 1).toordinal() - dt.date(1970, 1, 1).toordinal(), dt.date.max.toordinal() - _EPOCH.toordinal()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.sql.expressions.texts import struct_text
-from firesteel.sql.expressions.types import arrow_type, element_of, fields_of, said
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import arrow_type, element_of, fields_of, said
+from firesteel.render.expressions.texts import struct_text
 
 
 def fitted(text: str, there: pa.DataType, kind: Any) -> str:

@@ -9,8 +9,8 @@ import pyarrow as pa
 from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.formats.orc_files import OrcFooter, OrcSource, orc_footers
 from firesteel.errors import UsageError
-from firesteel.sql.expressions.types import arrow_type, said
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import arrow_type, said
 from firesteel.sql.scans.columns import DataColumn
 
 OPTIONS = {"serialization.format", "mergeschema"}

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from firesteel.connectors.files.shaping import plain_type
 from firesteel.connectors.formats.parquet import Footer
-from firesteel.sql.expressions.types import arrow_type, decimal_of, said
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.types import arrow_type, decimal_of, said
 from firesteel.sql.plans.versions import Version
 from firesteel.sql.scans.columns import DataColumn
 

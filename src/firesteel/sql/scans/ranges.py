@@ -8,14 +8,15 @@ from firesteel.api.connectors import reading
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import SourceStep, StreamNode
 from firesteel.connectors.ranges import RangeSource
+from firesteel.plan.expr import Unsupported
 from firesteel.sql.operators.rows import Rows, schema_of
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
 
 
-def range_of(planner: Planner, node: Node) -> Rows:
+def range_of(planner: Planner, node: Operator) -> Rows:
     """Its numbers, from the start in steps up to the end, which is not among them."""
     if node["isStreaming"] or len(node["output"]) != 1 or node["output"][0].type != "long":
         raise Unsupported("this range is Spark's own")

@@ -14,9 +14,10 @@ from firesteel.compile.stream_graph import SourceStep, StreamNode
 from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
 from firesteel.errors import UsageError
-from firesteel.sql.expressions.types import quoted
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import quoted
 from firesteel.sql.operators.rows import Rows, schema_of
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.scans import lines, orc, parquet
 from firesteel.sql.scans.chosen import Chosen
 from firesteel.sql.scans.columns import Columns, columns_of
@@ -37,10 +38,10 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
 """Settings of the session, and their values with which files are read by all alike."""
 
 
-def relation(planner: Planner, node: Node) -> Rows:
+def relation(planner: Planner, node: Operator) -> Rows:
     """Rows of files. Raises Unsupported."""
     files = node["relation"]
-    if not isinstance(files, Node) or files.cls != "HadoopFsRelation" or node["isStreaming"]:
+    if not isinstance(files, Expr) or files.cls != "HadoopFsRelation" or node["isStreaming"]:
         raise Unsupported("only files are read without Spark")
     if files["index"] not in _INDEXES:
         raise Unsupported("this way of reading files is Spark's own")
@@ -73,7 +74,7 @@ def _value(schema: pa.Schema, name: str, kind: Any) -> str:
 Make = Callable[[Listed, str], FileSource]
 
 
-def _maker(planner: Planner, files: Node, options: Mapping[str, str], columns: Columns, chosen: Chosen) -> Make:
+def _maker(planner: Planner, files: Expr, options: Mapping[str, str], columns: Columns, chosen: Chosen) -> Make:
     """Makes the source of listed files. Raises Unsupported, as it does itself."""
     kind = files["format"]
     known = {"ParquetFileFormat": parquet.OPTIONS, "OrcFileFormat": orc.OPTIONS}.get(kind)

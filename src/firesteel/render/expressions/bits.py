@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.arithmetic import kinds
-from firesteel.sql.expressions.texts import left_to_spark, once
-from firesteel.sql.expressions.types import INTEGERS, engine_type, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import INTEGERS, engine_type, said
+from firesteel.render.expressions.arithmetic import kinds
+from firesteel.render.expressions.texts import left_to_spark, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _SIZES = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
-def _bits(text: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _bits(text: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         kind, a, b = kinds(n)
         if kind not in INTEGERS:
             raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
@@ -26,10 +26,10 @@ def _bits(text: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _shift(text: str) -> Callable[[Expressions, Node], str]:
+def _shift(text: str) -> Callable[[Expressions, Expr], str]:
     """By the lowest bits of the number of places. ``text``: of a wide integer and these; what is beyond the type's bits is cut."""
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         size = _SIZES.get(n["left"].type, 0)
         if size < 32 or n["right"].type != "integer":
             raise Unsupported("this shift is not taken over")
@@ -40,7 +40,7 @@ def _shift(text: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _bit(x: Expressions, n: Node) -> str:
+def _bit(x: Expressions, n: Expr) -> str:
     size = _SIZES[n["left"].type]
     other = left_to_spark("a bit that is not there", "integer")
     place = once(
@@ -50,13 +50,13 @@ def _bit(x: Expressions, n: Node) -> str:
     return f"CAST((CAST({x.text(n['left'])} AS BIGINT) >> {place}) & 1 AS TINYINT)"
 
 
-def _count(x: Expressions, n: Node) -> str:
+def _count(x: Expressions, n: Expr) -> str:
     if n["child"].type not in INTEGERS:
         raise Unsupported(f"bits of {said(n['child'].type)} are not taken over")
     return f"CAST(bit_count(CAST({x.text(n['child'])} AS BIGINT)) AS INTEGER)"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "BitwiseAnd": _bits("({} & {})"),
     "BitwiseOr": _bits("({} | {})"),
     "BitwiseXor": _bits("xor({}, {})"),

@@ -7,30 +7,30 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
-from firesteel.sql.expressions.types import is_text, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import is_text, said
+from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def strings(*nodes: Node) -> None:
+def strings(*nodes: Expr) -> None:
     """Raises Unsupported for other types."""
     for node in nodes:
         if not is_text(node.type):
             raise Unsupported(f"strings of type {said(node.type)} are not taken over")
 
 
-def _of_two_strings(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _of_two_strings(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         strings(n["left"], n["right"])
         return f"{function}({x.text(n['left'])}, {x.text(n['right'])})"
 
     return rule
 
 
-def _like(x: Expressions, n: Node) -> str:
+def _like(x: Expressions, n: Expr) -> str:
     strings(n["left"], n["right"])
     pattern, escape = str(constant(n["right"], "LIKE with a pattern")), n["escapeChar"]
     if not isinstance(escape, str) or re.sub(f"{re.escape(escape)}[%_{re.escape(escape)}]", "", pattern).count(escape):
@@ -39,17 +39,17 @@ def _like(x: Expressions, n: Node) -> str:
     return f"({x.text(n['left'])} LIKE {literal(pattern, 'string')}{ending})"
 
 
-def _concat(x: Expressions, n: Node) -> str:
+def _concat(x: Expressions, n: Expr) -> str:
     strings(*n["children"])
     return "(" + " || ".join(x.texts(n["children"])) + ")"
 
 
-def _joined(x: Expressions, n: Node) -> str:
+def _joined(x: Expressions, n: Expr) -> str:
     strings(*n["children"])
     return f"concat_ws({', '.join(x.texts(n['children']))})"
 
 
-def _substring(x: Expressions, n: Node) -> str:
+def _substring(x: Expressions, n: Expr) -> str:
     """Spark counts from 1, or from the end; 0 is 1. A place before the text's begin takes from the length."""
     strings(n["str"])
     at, size = n["pos"], n["len"]
@@ -74,8 +74,8 @@ ALIKE = {
 """Texts whose case Java and the engine change alike: no ß, İ or final sigma, no letters that become two."""
 
 
-def _letters(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _letters(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         strings(n["child"])
         return _where(
             x.text(n["child"]),
@@ -96,7 +96,7 @@ def _where(text: str, known: str, found: Callable[[str], str], why: str) -> str:
 _ASCII = "strlen({0}) = length({0})"
 
 
-def _capitals(x: Expressions, n: Node) -> str:
+def _capitals(x: Expressions, n: Expr) -> str:
     """Of each word between blanks the first letter."""
     strings(n["child"])
     word = "lambda w: upper(substr(w, 1, 1)) || lower(substr(w, 2))"
@@ -108,12 +108,12 @@ def _capitals(x: Expressions, n: Node) -> str:
     )
 
 
-def _reversed(x: Expressions, n: Node) -> str:
+def _reversed(x: Expressions, n: Expr) -> str:
     strings(n["child"])
     return _where(x.text(n["child"]), _ASCII, lambda t: f"reverse({t})", "letters beyond ASCII")
 
 
-def _distance(x: Expressions, n: Node) -> str:
+def _distance(x: Expressions, n: Expr) -> str:
     strings(n["left"], n["right"])
     if n["threshold"] is not None:
         raise Unsupported("a distance of texts up to a limit is not taken over")
@@ -127,15 +127,15 @@ def _distance(x: Expressions, n: Node) -> str:
     return once(x.text(n["left"]), lambda a: once(x.text(n["right"]), lambda b: of(a, b)))
 
 
-def _length(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _length(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         strings(n["child"])
         return f"CAST({function}({x.text(n['child'])}) AS INTEGER)"
 
     return rule
 
 
-def _trim(x: Expressions, n: Node) -> str:
+def _trim(x: Expressions, n: Expr) -> str:
     """Of blanks, or of the characters of a text."""
     strings(n["srcStr"])
     these = " " if n["trimStr"] is None else str(constant(n["trimStr"], "trim of characters"))
@@ -145,7 +145,7 @@ def _trim(x: Expressions, n: Node) -> str:
     return f"{function}({x.text(n['srcStr'])}, {literal(these, 'string')})"
 
 
-def _place(x: Expressions, n: Node) -> str:
+def _place(x: Expressions, n: Expr) -> str:
     """1 for the first code point, 0 where there is none."""
     strings(n["str"], n["substr"])
     start = int(constant(n["start"], "locate with a start")) if n.cls == "StringLocate" else 1
@@ -158,7 +158,7 @@ def _place(x: Expressions, n: Node) -> str:
     return f"CAST(CASE WHEN {part} = '' AND {text} IS NOT NULL THEN 1 ELSE instr({text}, {part}) END AS INTEGER)"
 
 
-def _translated(x: Expressions, n: Node) -> str:
+def _translated(x: Expressions, n: Expr) -> str:
     strings(n["srcExpr"])
     these, others = (str(constant(n[name], "translate")) for name in ("matchingExpr", "replaceExpr"))
     if len(set(these)) < len(these) or not (these + others).isascii():
@@ -166,7 +166,7 @@ def _translated(x: Expressions, n: Node) -> str:
     return f"translate({x.text(n['srcExpr'])}, {literal(these, 'string')}, {literal(others, 'string')})"
 
 
-def _overlay(x: Expressions, n: Node) -> str:
+def _overlay(x: Expressions, n: Expr) -> str:
     strings(n["input"], n["replace"])
     at, size = (int(constant(n[name], "overlay")) for name in ("pos", "len"))
     if at < 1:
@@ -182,7 +182,7 @@ def _overlay(x: Expressions, n: Node) -> str:
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _separator(node: Node) -> str:
+def _separator(node: Expr) -> str:
     """A constant that cannot overlap itself."""
     text = str(constant(node, "a separator"))
     if not text or any(text[:i] == text[-i:] for i in range(1, len(text))):
@@ -190,7 +190,7 @@ def _separator(node: Node) -> str:
     return text
 
 
-def _up_to(x: Expressions, n: Node) -> str:
+def _up_to(x: Expressions, n: Expr) -> str:
     """The parts before a separator's n-th place, or behind it, from the end."""
     strings(n["strExpr"])
     by, count = literal(_separator(n["delimExpr"]), "string"), int(constant(n["countExpr"], "a number of parts"))
@@ -200,10 +200,10 @@ def _up_to(x: Expressions, n: Node) -> str:
     return f"array_to_string({parts}[{f'1:{count}' if count > 0 else f'{count}:'}], {by})"
 
 
-def part(x: Expressions, n: Node) -> str:
+def part(x: Expressions, n: Expr) -> str:
     """One of the parts of a text; behind the last an empty one."""
     whole, place, other = n["left"], int(constant(n["right"], "a part's number")), n["defaultValueOutOfBound"]
-    is_empty = isinstance(other, Node) and other.cls == "Literal" and other["value"] == ""
+    is_empty = isinstance(other, Expr) and other.cls == "Literal" and other["value"] == ""
     if whole.cls != "StringSplitSQL" or not is_empty or place == 0:
         raise Unsupported(f"{n.cls} of {whole.cls} is not taken over")
     strings(whole["str"])
@@ -213,15 +213,15 @@ def part(x: Expressions, n: Node) -> str:
 # --- texts of numbers -----------------------------------------------------------------------------------------------------
 
 
-def _replace(x: Expressions, n: Node) -> str:
+def _replace(x: Expressions, n: Expr) -> str:
     strings(n["srcExpr"], n["searchExpr"], n["replaceExpr"])
     if constant(n["searchExpr"], "replace of a text") == "":
         raise Unsupported("replace of an empty text is not taken over")
     return f"replace({x.text(n['srcExpr'])}, {x.text(n['searchExpr'])}, {x.text(n['replaceExpr'])})"
 
 
-def _pad(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _pad(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         size, pad = int(constant(n["len"], "a padded length")), str(constant(n["pad"], "padding"))
         strings(n["str"])
         if not 0 <= size <= 10_000 or not pad:
@@ -231,7 +231,7 @@ def _pad(function: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _repeat(x: Expressions, n: Node) -> str:
+def _repeat(x: Expressions, n: Expr) -> str:
     strings(n["str"])
     times = int(constant(n["times"], "repeat with a number"))
     if not 0 <= times <= 1000:
@@ -239,7 +239,7 @@ def _repeat(x: Expressions, n: Node) -> str:
     return f"repeat({x.text(n['str'])}, {times})"
 
 
-def _letter(x: Expressions, n: Node) -> str:
+def _letter(x: Expressions, n: Expr) -> str:
     """Of the lowest eight bits."""
     other = left_to_spark("a NUL", "string")
     return once(
@@ -250,7 +250,7 @@ def _letter(x: Expressions, n: Node) -> str:
     )
 
 
-def _spaces(x: Expressions, n: Node) -> str:
+def _spaces(x: Expressions, n: Expr) -> str:
     other = left_to_spark("this many blanks", "integer")
     return once(
         x.text(n["child"]),

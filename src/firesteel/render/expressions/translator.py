@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firesteel.sql.expressions import arithmetic, binaries, bits, casts, logic, regexes, rounding, strings
-from firesteel.sql.expressions.nested import arrays, lambdas, maps
-from firesteel.sql.expressions.times import dates, intervals, patterns, timestamps
-from firesteel.sql.expressions.types import carried, checked_inside, element_of
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import carried, checked_inside, element_of
+from firesteel.render.expressions import arithmetic, binaries, bits, casts, logic, regexes, rounding, strings
+from firesteel.render.expressions.nested import arrays, lambdas, maps
+from firesteel.render.expressions.times import dates, intervals, patterns, timestamps
 
 
 class Expressions:
@@ -19,17 +19,17 @@ class Expressions:
     ``subqueries``: text of a column of a scalar subquery."""
 
     def __init__(
-        self, given: Callable[[Node], str | None] | None = None, subqueries: Callable[[Node, int], str] | None = None
+        self, given: Callable[[Expr], str | None] | None = None, subqueries: Callable[[Expr, int], str] | None = None
     ) -> None:
         self._given = given
         self._subqueries = subqueries
 
-    def text(self, node: Node) -> str:
+    def text(self, node: Expr) -> str:
         """Raises Unsupported."""
         given = self._given(node) if self._given else None
         return self.by_rule(node) if given is None else given
 
-    def by_rule(self, node: Node) -> str:
+    def by_rule(self, node: Expr) -> str:
         """As ``text``, without asking for what is computed already."""
         rule = arrays.OF_TEXTS_TOO.get(node.cls) if element_of(node.type) is not None else RULES.get(node.cls)
         rule = rule or RULES.get(node.cls)
@@ -42,26 +42,26 @@ class Expressions:
             raise Unsupported("an expression as long as this is not taken over")
         return text
 
-    def texts(self, nodes: list[Node]) -> list[str]:
+    def texts(self, nodes: list[Expr]) -> list[str]:
         return [self.text(node) for node in nodes]
 
     def inside(self, variables: dict[int, str]) -> Expressions:
         """For the body of a lambda: with the text of its variables, by their numbers, and without subqueries."""
 
-        def given(node: Node) -> str | None:
+        def given(node: Expr) -> str | None:
             if node.cls == "NamedLambdaVariable" and node["exprId"] in variables:
                 return variables[node["exprId"]]
             return self._given(node) if self._given else None
 
         return Expressions(given)
 
-    def subquery(self, node: Node, ordinal: int = 0) -> str:
+    def subquery(self, node: Expr, ordinal: int = 0) -> str:
         if self._subqueries is None:
             raise Unsupported("a subquery stands where none is taken over")
         return self._subqueries(node, ordinal)
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     **logic.RULES,
     **arithmetic.RULES,
     **casts.RULES,

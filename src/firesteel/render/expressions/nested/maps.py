@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import struct_text
-from firesteel.sql.expressions.types import FLOATS, checked, element_of, engine_type, entry_of, fields_of, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import FLOATS, checked, element_of, engine_type, entry_of, fields_of, said
+from firesteel.render.expressions.texts import struct_text
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def map_text(x: Expressions, n: Node) -> str:
+def map_text(x: Expressions, n: Expr) -> str:
     entry = entry_of(n.type)
     if entry is None or checked(entry[0]) in FLOATS:
         raise Unsupported(f"a map by keys of type {said(entry[0] if entry else n.type)} is not taken over")
     return x.text(n)
 
 
-def map_value(x: Expressions, n: Node, key: Node) -> str:
+def map_value(x: Expressions, n: Expr, key: Expr) -> str:
     """Null where there is none."""
     entry = entry_of(n.type)
     if entry is None or engine_type(entry[0]) != engine_type(key.type):
@@ -28,7 +28,7 @@ def map_value(x: Expressions, n: Node, key: Node) -> str:
     return f"map_extract_value({map_text(x, n)}, {x.text(key)})"
 
 
-def made_map(keys: str, values: str, n: Node) -> str:
+def made_map(keys: str, values: str, n: Expr) -> str:
     """The engine ends the fragment where a key is null, or there twice: Spark does as its policy says."""
     entry = entry_of(n.type)
     if entry is None or checked(entry[0]) in FLOATS:
@@ -36,19 +36,19 @@ def made_map(keys: str, values: str, n: Node) -> str:
     return f"CAST(MAP({keys}, {values}) AS {engine_type(n.type)})"
 
 
-def _created(x: Expressions, n: Node) -> str:
+def _created(x: Expressions, n: Expr) -> str:
     keys, values = (", ".join(x.texts(n["children"][i::2])) for i in (0, 1))
     if not keys:
         raise Unsupported("an empty map is not taken over")
     return made_map(f"[{keys}]", f"[{values}]", n)
 
 
-def _from_arrays(x: Expressions, n: Node) -> str:
+def _from_arrays(x: Expressions, n: Expr) -> str:
     keys, values = x.text(n["left"]), x.text(n["right"])
     return f"(CASE WHEN {keys} IS NOT NULL AND {values} IS NOT NULL THEN {made_map(keys, values, n)} END)"
 
 
-def _from_entries(x: Expressions, n: Node) -> str:
+def _from_entries(x: Expressions, n: Expr) -> str:
     entries = x.text(n["child"])
     if element_of(n["child"].type) is None:
         raise Unsupported("a map of these entries is not taken over")
@@ -56,18 +56,18 @@ def _from_entries(x: Expressions, n: Node) -> str:
     return f"(CASE WHEN list_count({entries}) = len({entries}) THEN {made_map(keys, values, n)} END)"
 
 
-def _concat(x: Expressions, n: Node) -> str:
+def _concat(x: Expressions, n: Expr) -> str:
     maps = [map_text(x, child) for child in n["children"]]
     keys, values = (" || ".join(f"{function}({one})" for one in maps) for function in ("map_keys", "map_values"))
     known = " AND ".join(f"{one} IS NOT NULL" for one in maps)
     return f"(CASE WHEN {known} THEN {made_map(keys, values, n)} END)"
 
 
-def _of_map(function: str) -> Callable[[Expressions, Node], str]:
+def _of_map(function: str) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"{function}({map_text(x, n['child'])})"
 
 
-def _struct(x: Expressions, n: Node) -> str:
+def _struct(x: Expressions, n: Expr) -> str:
     fields, values = fields_of(n.type), x.texts(n["children"][1::2])
     if fields is None:
         raise Unsupported("a struct of these fields is not taken over")
@@ -77,7 +77,7 @@ def _struct(x: Expressions, n: Node) -> str:
     return struct_text(texts)
 
 
-def _field(x: Expressions, n: Node) -> str:
+def _field(x: Expressions, n: Expr) -> str:
     child = n["child"]
     if child.cls == "ScalarSubquery":
         return x.subquery(child, n["ordinal"])
@@ -86,14 +86,14 @@ def _field(x: Expressions, n: Node) -> str:
     return f"struct_extract_at({x.text(child)}, {n['ordinal'] + 1})"
 
 
-def _fields_of_array(x: Expressions, n: Node) -> str:
+def _fields_of_array(x: Expressions, n: Expr) -> str:
     """A field of each struct of an array."""
     if fields_of(element_of(n["child"].type)) is None:
         raise Unsupported("fields of such an array are not taken over")
     return f"list_transform({x.text(n['child'])}, lambda e: struct_extract_at(e, {n['ordinal'] + 1}))"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "CreateMap": _created,
     "MapFromArrays": _from_arrays,
     "MapFromEntries": _from_entries,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.sql.expressions import statistics
-from firesteel.sql.expressions.arithmetic import decimal_quotient
-from firesteel.sql.expressions.texts import eval_mode, left_to_spark, unscaled
-from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
+from firesteel.render.expressions import statistics
+from firesteel.render.expressions.arithmetic import decimal_quotient
+from firesteel.render.expressions.texts import left_to_spark, unscaled
+from firesteel.render.expressions.translator import Expressions
 
 _SPREADS = {
     "StddevSamp": "stddev_samp",
@@ -29,7 +29,7 @@ class Parts:
     final: str
 
 
-def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one for each function
+def parts_of(node: Expr, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one for each function
     """None: the aggregate needs whole groups."""
     if node["isDistinct"]:
         return None
@@ -60,14 +60,14 @@ def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
     return None if partial is None else Parts(*partial)
 
 
-def collected(node: Node, x: Expressions) -> tuple[str, Parts]:
+def collected(node: Expr, x: Expressions) -> tuple[str, Parts]:
     """A list in which the order of the rows does not show, of whole groups and in parts; see ``statistics.unordered_list``."""
     function = _checked(node)
     column, final = statistics.collected(function, x, _where(node, x), node["isDistinct"])
     return column, Parts(((column, function.type),), final)
 
 
-def whole(node: Node, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 - one for each function
+def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 - one for each function
     """The aggregate of whole groups, or, with ``over``, of a window."""
     function, where = _checked(node), _where(node, x)
     distinct = "DISTINCT " if node["isDistinct"] else ""
@@ -96,7 +96,7 @@ def whole(node: Node, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
     return _mean(total, f"count({distinct}{text}){tail}", kind, digits, function)
 
 
-def decimal_sum(node: Node) -> Node | None:
+def decimal_sum(node: Expr) -> Expr | None:
     """The aggregate in ``MakeDecimal(sum(UnscaledValue(x)))``, the way in which Spark adds up short decimals."""
     inner = node["child"]
     if inner.cls == "WindowExpression":
@@ -106,7 +106,7 @@ def decimal_sum(node: Node) -> Node | None:
     return inner if is_sum else None
 
 
-def sum_of_decimals(node: Node, x: Expressions, kind: str) -> Parts | None:
+def sum_of_decimals(node: Expr, x: Expressions, kind: str) -> Parts | None:
     """The parts of such a sum, as decimals of type ``kind``."""
     if node["isDistinct"]:
         return None
@@ -114,7 +114,7 @@ def sum_of_decimals(node: Node, x: Expressions, kind: str) -> Parts | None:
     return Parts(((_sum(text, kind, _where(node, x)), kind),), _sum("{0}", kind, ""))
 
 
-def whole_sum_of_decimals(node: Node, x: Expressions, kind: str, over: str = "") -> str:
+def whole_sum_of_decimals(node: Expr, x: Expressions, kind: str, over: str = "") -> str:
     distinct = "DISTINCT " if node["isDistinct"] else ""
     text = x.text(node["aggregateFunction"]["child"]["child"])
     return f"CAST(sum({distinct}{text}){_where(node, x)}{f' {over}' if over else ''} AS {engine_type(kind)})"
@@ -123,23 +123,23 @@ def whole_sum_of_decimals(node: Node, x: Expressions, kind: str, over: str = "")
 # --- texts --------------------------------------------------------------------------------------------------------------
 
 
-def _checked(node: Node) -> Node:
+def _checked(node: Expr) -> Expr:
     if node["mode"].cls != "Complete":
         raise Unsupported("an aggregate that Spark has begun is not taken over")
     return node["aggregateFunction"]
 
 
-def _plain(function: Node) -> Node:
+def _plain(function: Expr) -> Expr:
     child = function["child"]
     checked(child.type)
     return child
 
 
-def _where(node: Node, x: Expressions) -> str:
+def _where(node: Expr, x: Expressions) -> str:
     return f" FILTER (WHERE {x.text(node['filter'])})" if node["filter"] is not None else ""
 
 
-def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
+def _counted(function: Expr, x: Expressions, distinct: bool = False) -> str:
     children = function["children"]
     if all(child.cls == "Literal" and child["value"] is not None for child in children) and not distinct:
         return "*"
@@ -154,7 +154,7 @@ def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
     return f"CASE WHEN {known} THEN 1 END"
 
 
-def _summed(function: Node, x: Expressions) -> tuple[str, str, int | None]:
+def _summed(function: Expr, x: Expressions) -> tuple[str, str, int | None]:
     """The text that is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
     if eval_mode(function) == "TRY":  # null where it overflows on the way, too
         raise Unsupported(f"try_{function.cls.lower()} is not taken over")
@@ -179,7 +179,7 @@ def _sum(text: str, kind: str, where: str) -> str:
     return f"CAST(sum({text}){where} AS {engine_type(kind)})"
 
 
-def _is_judged(function: Node) -> bool:
+def _is_judged(function: Expr) -> bool:
     """True where a sum may overflow on the way in one order of the rows, and not in another one.
 
     Spark raises there, or gives null. Without ANSI mode a bigint wraps around, whatever the order is.
@@ -204,7 +204,7 @@ def _within(size: str, kind: str, total: str) -> str:
     return f"(CASE WHEN {size} < {1 << 63}::HUGEINT THEN {total} WHEN {size} IS NOT NULL THEN {other} END)"
 
 
-def _mean(total: str, count: str, kind: str, digits: int | None, function: Node) -> str:
+def _mean(total: str, count: str, kind: str, digits: int | None, function: Expr) -> str:
     """Null of no rows."""
     if digits is not None:
         return f"(CAST({unscaled(total, digits)} AS DOUBLE) / nullif({count}, 0))"

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.strings import strings
-from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.render.expressions.strings import strings
+from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _CLASS = r"\[\^?(?:[\w .,:;@#%&=<>~'\"/+*?()|$-]|\\[dws.\\/-])+\]"
 _PIECE = rf"(?:[\w ,:;@#%&=<>~'\"!/.-]|\\[dwsDWS.+*?()|\\/-]|{_CLASS}|\((?:\?:)?|\)|\|)(?:[*+?]|\{{\d{{1,3}}(?:,\d{{0,3}})?\}})?\??"
@@ -19,7 +19,7 @@ _PLAIN = re.compile(rf"\^?(?:{_PIECE})*\$?", re.ASCII)
 """Patterns in which Java and the engine agree on texts of one line: letters, classes, groups, greedy and lazy repetition."""
 
 
-def plain_regex(node: Node) -> tuple[str, re.Pattern[str]]:
+def plain_regex(node: Expr) -> tuple[str, re.Pattern[str]]:
     """The text of a constant pattern, and what Python makes of it."""
     pattern = str(constant(node, "a regular expression"))
     if not is_plain(pattern):
@@ -61,13 +61,13 @@ def on_one_line(text: str, found: Callable[[str], str], kind: Any) -> str:
     return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {plain.format(t)} THEN {found(t)} ELSE {other} END)")
 
 
-def _matches(x: Expressions, n: Node) -> str:
+def _matches(x: Expressions, n: Expr) -> str:
     strings(n["left"])
     pattern, _ = plain_regex(n["right"])
     return on_one_line(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
 
 
-def _extract(x: Expressions, n: Node) -> str:
+def _extract(x: Expressions, n: Expr) -> str:
     strings(n["subject"])
     (pattern, known), group = plain_regex(n["regexp"]), constant(n["idx"], "a group")
     if not isinstance(group, int) or not 0 <= group <= known.groups:
@@ -75,7 +75,7 @@ def _extract(x: Expressions, n: Node) -> str:
     return on_one_line(x.text(n["subject"]), lambda t: f"regexp_extract({t}, {pattern}, {group})", "string")
 
 
-def _replace(x: Expressions, n: Node) -> str:
+def _replace(x: Expressions, n: Expr) -> str:
     """Each place. A pattern that matches an empty text would find other places in Java."""
     strings(n["subject"])
     (pattern, known), new = plain_regex(n["regexp"]), str(constant(n["rep"], "a replacement"))
@@ -88,7 +88,7 @@ def _replace(x: Expressions, n: Node) -> str:
     return on_one_line(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "RLike": _matches,
     "RegExpExtract": _extract,
     "RegExpReplace": _replace,

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.nested.casts import nested_cast
-from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark, once
-from firesteel.sql.expressions.times import intervals
-from firesteel.sql.expressions.times.dates import between_years
-from firesteel.sql.expressions.times.timestamps import shown
-from firesteel.sql.expressions.times.zones import zone_of
-from firesteel.sql.expressions.types import (
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
     checked,
@@ -21,13 +16,18 @@ from firesteel.sql.expressions.types import (
     is_text,
     said,
 )
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.render.expressions.nested.casts import nested_cast
+from firesteel.render.expressions.texts import digits_of, left_to_spark, once
+from firesteel.render.expressions.times import intervals
+from firesteel.render.expressions.times.dates import between_years
+from firesteel.render.expressions.times.timestamps import shown
+from firesteel.render.expressions.times.zones import zone_of
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def _cast(x: Expressions, n: Node) -> str:
+def _cast(x: Expressions, n: Expr) -> str:
     if isinstance(n.type, dict):
         return nested_cast(x, n)
     child, to = n["child"], checked_inside(n.type)
@@ -47,7 +47,7 @@ def _family(kind: str) -> str:
     return "integer" if kind in INTEGERS else "decimal" if decimal_of(kind) else kind
 
 
-def _to_integer(text: str, n: Node) -> str | None:
+def _to_integer(text: str, n: Expr) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     found = decimal_of(kind)
     if kind == "boolean" or kind in INTEGERS:
@@ -63,7 +63,7 @@ def _to_integer(text: str, n: Node) -> str | None:
     return _of_text(text, n, "[+-]?[0-9]{1,18}") if is_text(kind) else None
 
 
-def _to_decimal(text: str, n: Node) -> str | None:
+def _to_decimal(text: str, n: Expr) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     if kind in INTEGERS or decimal_of(kind) or kind == "boolean":
         return f"CAST({f'CAST({text} AS INTEGER)' if kind == 'boolean' else text} AS {name})"
@@ -72,7 +72,7 @@ def _to_decimal(text: str, n: Node) -> str | None:
     return _of_text(text, n, r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?") if is_text(kind) else None
 
 
-def _to_floating(text: str, n: Node) -> str | None:
+def _to_floating(text: str, n: Expr) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     if kind in INTEGERS or kind in FLOATS or kind == "boolean":
         return f"CAST({text} AS {name})"
@@ -86,7 +86,7 @@ def _to_floating(text: str, n: Node) -> str | None:
 _FLOATING = r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?"
 
 
-def _to_boolean(text: str, n: Node) -> str | None:
+def _to_boolean(text: str, n: Expr) -> str | None:
     kind = checked(n["child"].type)
     is_number = kind in INTEGERS or kind in FLOATS or decimal_of(kind)
     if not is_text(kind):
@@ -101,7 +101,7 @@ def _to_boolean(text: str, n: Node) -> str | None:
     )
 
 
-def _to_text(text: str, n: Node) -> str | None:
+def _to_text(text: str, n: Expr) -> str | None:
     kind = checked(n["child"].type)
     found = decimal_of(kind)
     if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):
@@ -124,13 +124,13 @@ _CLOCK = rf"{_DATE}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?
 _OFFSET = r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
 
 
-def _to_date(text: str, n: Node) -> str | None:
+def _to_date(text: str, n: Expr) -> str | None:
     if n["child"].type in ("timestamp", "timestamp_ntz"):
         return f"CAST({shown(text, n['child'], n['timeZoneId'])} AS DATE)"
     return _of_text(text, n, _DATE) if is_text(n["child"].type) else None
 
 
-def _to_local(text: str, n: Node) -> str | None:
+def _to_local(text: str, n: Expr) -> str | None:
     """A timestamp without a zone."""
     kind = n["child"].type
     if kind in ("timestamp", "date"):
@@ -138,7 +138,7 @@ def _to_local(text: str, n: Node) -> str | None:
     return _of_text(text, n, f"{_DATE}|{_CLOCK}", "timestamp_ntz") if is_text(kind) else None
 
 
-def _to_timestamp(text: str, n: Node) -> str | None:
+def _to_timestamp(text: str, n: Expr) -> str | None:
     kind, zone = n["child"].type, zone_of(n["timeZoneId"])
     if kind in INTEGERS:
         return f"make_timestamptz(CAST({text} AS BIGINT) * 1000000)"
@@ -160,7 +160,7 @@ _NEVER = {"integer": "[A-Za-z]", "decimal": "[A-DF-Za-df-z]", "date": "^[A-Za-z]
 """Letters that no text of the type holds, or begins with."""
 
 
-def _of_text(text: str, n: Node, form: str, kind: str | None = None) -> str:
+def _of_text(text: str, n: Expr, form: str, kind: str | None = None) -> str:
     """Texts of a plain form; of others Spark knows. Those that never are of the type are null, or an error in ANSI mode."""
     kind = kind or checked(n.type)
     other, name = left_to_spark("a text of another form", kind), engine_type(kind)
@@ -174,7 +174,7 @@ def _of_text(text: str, n: Node, form: str, kind: str | None = None) -> str:
     return once(text, of)
 
 
-_TO: dict[str, Callable[[str, Node], str | None]] = {
+_TO: dict[str, Callable[[str, Expr], str | None]] = {
     "integer": _to_integer,
     "decimal": _to_decimal,
     "float": _to_floating,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.texts import left_to_spark, literal
-from firesteel.sql.expressions.types import (
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
     carried,
@@ -20,10 +20,10 @@ from firesteel.sql.expressions.types import (
     is_text,
     said,
 )
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.render.expressions.texts import left_to_spark, literal
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 Partial = tuple[tuple[tuple[str, Any], ...], str]
 """The (text, type) of columns before the exchange, and the text behind it; see ``aggregates.Parts``."""
@@ -31,7 +31,7 @@ _BITS = {"BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor"}
 _BY = {"MaxBy": ("arg_max_null", "max"), "MinBy": ("arg_min_null", "min")}
 
 
-def partial_of(function: Node, x: Expressions, where: str) -> Partial | None:
+def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
     """None: the function needs whole groups, or is not one of these."""
     if function.cls in _BITS:
         bits = _BITS[function.cls]
@@ -51,7 +51,7 @@ def partial_of(function: Node, x: Expressions, where: str) -> Partial | None:
     return None
 
 
-def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | None:
+def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | None:
     """Of whole groups. ``over``: of a window, where that is not refused. None: it is not one of these."""
     tail = where + (f" {over}" if over else "")
     if function.cls in _BITS:
@@ -67,13 +67,13 @@ def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | Non
     return None
 
 
-def _integer(x: Expressions, function: Node) -> str:
+def _integer(x: Expressions, function: Expr) -> str:
     if function["child"].type not in INTEGERS:
         raise Unsupported(f"{function.cls} of {said(function['child'].type)} is not taken over")
     return x.text(function["child"])
 
 
-def _value_by(x: Expressions, function: Node) -> tuple[str, str]:
+def _value_by(x: Expressions, function: Expr) -> tuple[str, str]:
     checked(function["orderingExpr"].type)
     return x.text(function["valueExpr"]), x.text(function["orderingExpr"])
 
@@ -81,7 +81,7 @@ def _value_by(x: Expressions, function: Node) -> tuple[str, str]:
 # --- percentiles ---------------------------------------------------------------------------------------------------------
 
 
-def _percentile(function: Node, x: Expressions, where: str) -> str:
+def _percentile(function: Expr, x: Expressions, where: str) -> str:
     """Between the two values nearest to the place, as Spark weighs them."""
     child, share, often = function["child"], function["percentageExpression"], function["frequencyExpression"]
     if share.cls != "Literal" or share["value"] is None or often.cls != "Literal" or often["value"] != 1:
@@ -110,7 +110,7 @@ def _between(share: float) -> str:
     return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {between} END)"
 
 
-def _number(x: Expressions, child: Node) -> str:
+def _number(x: Expressions, child: Expr) -> str:
     kind = checked(child.type)
     if decimal_of(kind):
         return f"CAST(CAST({x.text(child)} AS VARCHAR) AS DOUBLE)"
@@ -137,16 +137,16 @@ _UNORDERED = {
 """Functions of a list in which its order does not show, with the field that holds it."""
 
 
-def unordered_list(node: Node) -> Node | None:
+def unordered_list(node: Expr) -> Expr | None:
     """The aggregate in such a function of ``collect_list`` or ``collect_set``; None where it is something else."""
     field = _UNORDERED.get(node.cls)
     child = node[field] if field else None
-    if not isinstance(child, Node) or child.cls != "AggregateExpression":
+    if not isinstance(child, Expr) or child.cls != "AggregateExpression":
         return None
     return child if child["aggregateFunction"].cls in ("CollectList", "CollectSet") else None
 
 
-def collected(function: Node, x: Expressions, where: str, distinct: bool) -> tuple[str, str]:
+def collected(function: Expr, x: Expressions, where: str, distinct: bool) -> tuple[str, str]:
     """The list of the rows' values, without nulls, and the text that makes one of many such lists."""
     child = function["child"]
     if function.get("ignoreNulls") is False:
@@ -161,7 +161,7 @@ def collected(function: Node, x: Expressions, where: str, distinct: bool) -> tup
     return f"coalesce({column}, [])", f"list_distinct({joined})" if distinct else joined
 
 
-def listed(node: Node, x: Expressions, where: str) -> str:
+def listed(node: Expr, x: Expressions, where: str) -> str:
     """Texts in one, in their own order: by another one equals could stand in any."""
     function = node["aggregateFunction"]
     child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
@@ -179,7 +179,7 @@ def listed(node: Node, x: Expressions, where: str) -> str:
 # --- pivots --------------------------------------------------------------------------------------------------------------
 
 
-def _pivoted(x: Expressions, function: Node) -> list[str]:
+def _pivoted(x: Expressions, function: Expr) -> list[str]:
     """A value for each of the pivot's constants. The rows are groups by then: there is one for each at most."""
     column, values = function["pivotColumn"], function["pivotColumnValues"]
     if checked(column.type) in FLOATS or not all(value is None or isinstance(value, str | int) for value in values):

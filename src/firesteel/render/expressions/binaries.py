@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, left_to_spark, once
-from firesteel.sql.expressions.types import is_text, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import is_text, said
+from firesteel.render.expressions.texts import constant, left_to_spark, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def _hex(x: Expressions, n: Node) -> str:
+def _hex(x: Expressions, n: Expr) -> str:
     kind = n["child"].type
     if not is_text(kind) and kind not in ("binary", "long"):
         raise Unsupported(f"hex of {said(kind)} is not taken over")
@@ -27,19 +27,19 @@ def _of_form(text: str, form: str, found: Callable[[str], str]) -> str:
     )
 
 
-def _unhex(x: Expressions, n: Node) -> str:
+def _unhex(x: Expressions, n: Expr) -> str:
     return _of_form(x.text(n["child"]), "([0-9A-Fa-f]{2})*", lambda t: f"unhex({t})")
 
 
-def _unbase64(x: Expressions, n: Node) -> str:
+def _unbase64(x: Expressions, n: Expr) -> str:
     last = "[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="
     return _of_form(x.text(n["child"]), f"([A-Za-z0-9+/]{{4}})*({last})?", lambda t: f"from_base64({t})")
 
 
-def _hash(function: str) -> Callable[[Expressions, Node], str]:
+def _hash(function: str) -> Callable[[Expressions, Expr], str]:
     """The hexadecimal digits."""
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         if n["child"].type != "binary":
             raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
         return f"{function}({x.text(n['child'])})"
@@ -47,7 +47,7 @@ def _hash(function: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _sha2(x: Expressions, n: Node) -> str:
+def _sha2(x: Expressions, n: Expr) -> str:
     if constant(n["right"], "a number of bits") not in (0, 256) or n["left"].type != "binary":
         raise Unsupported("a hash of this many bits is not taken over")
     return f"sha256({x.text(n['left'])})"
@@ -56,7 +56,7 @@ def _sha2(x: Expressions, n: Node) -> str:
 # --- functions by their names in Java ------------------------------------------------------------------------------------
 
 
-def _base64(x: Expressions, arguments: list[Node]) -> str:
+def _base64(x: Expressions, arguments: list[Expr]) -> str:
     """Of up to 57 bytes: beyond them Spark breaks lines."""
     other = left_to_spark("a code of several lines", "string")
     return once(
@@ -65,10 +65,10 @@ def _base64(x: Expressions, arguments: list[Node]) -> str:
     )
 
 
-def _in_utf8(function: str) -> Callable[[Expressions, list[Node]], str]:
+def _in_utf8(function: str) -> Callable[[Expressions, list[Expr]], str]:
     """Bytes that are no UTF-8 end the fragment."""
 
-    def rule(x: Expressions, arguments: list[Node]) -> str:
+    def rule(x: Expressions, arguments: list[Expr]) -> str:
         if str(constant(arguments[1], "a charset")).upper() != "UTF-8":
             raise Unsupported("texts in this charset are not taken over")
         return f"{function}({x.text(arguments[0])})"
@@ -76,7 +76,7 @@ def _in_utf8(function: str) -> Callable[[Expressions, list[Node]], str]:
     return rule
 
 
-def _padded(x: Expressions, arguments: list[Node]) -> str:
+def _padded(x: Expressions, arguments: list[Expr]) -> str:
     """A CHAR, with spaces up to its length."""
     size = int(constant(arguments[1], "a length"))
     return once(
@@ -84,7 +84,7 @@ def _padded(x: Expressions, arguments: list[Node]) -> str:
     )
 
 
-_CALLED: dict[tuple[str, str], Callable[[Expressions, list[Node]], str]] = {
+_CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
     ("Base64", "encode"): _base64,
     ("Encode", "encode"): _in_utf8("encode"),
     ("StringDecode", "decode"): _in_utf8("decode"),
@@ -96,12 +96,12 @@ _PACKAGES = (
 )
 
 
-def _with(rule: Callable[[Expressions, list[Node]], str], *fields: str) -> Callable[[Expressions, Node], str]:
+def _with(rule: Callable[[Expressions, list[Expr]], str], *fields: str) -> Callable[[Expressions, Expr], str]:
     """The rule for a class of its own, which it is in Spark 3.5."""
     return lambda x, n: rule(x, [n[field] for field in fields])
 
 
-def _called(x: Expressions, n: Node) -> str:
+def _called(x: Expressions, n: Expr) -> str:
     full = str(n["staticObject"])
     name = next((full.removeprefix(package) for package in _PACKAGES if full.startswith(package)), full)
     rule = _CALLED.get((name, n["functionName"]))
@@ -110,7 +110,7 @@ def _called(x: Expressions, n: Node) -> str:
     return rule(x, n["arguments"])
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Hex": _hex,
     "Unhex": _unhex,
     "UnBase64": _unbase64,

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from firesteel.sql.expressions.texts import eval_mode
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, is_days, is_months, is_text
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, is_days, is_months, is_text
 
 
-def may_raise(node: Node) -> bool:
+def may_raise(node: Expr) -> bool:
     """Return whether Spark may raise an error for some row when it computes the expression.
 
     Subqueries do not count, because they are computed apart from the rows.
@@ -27,7 +26,7 @@ def may_raise(node: Node) -> bool:
     return any_raises(node.nodes())
 
 
-def any_raises(nodes: Iterable[Node]) -> bool:
+def any_raises(nodes: Iterable[Expr]) -> bool:
     return any(map(may_raise, nodes))
 
 
@@ -57,7 +56,7 @@ _NEVER = frozenset(_NAMES.split())
 hold."""
 
 
-def _is_ansi(node: Node) -> bool:
+def _is_ansi(node: Expr) -> bool:
     """True also where the mode is not known."""
     try:
         return eval_mode(node) == "ANSI"
@@ -65,7 +64,7 @@ def _is_ansi(node: Node) -> bool:
         return True
 
 
-def _overflows(node: Node) -> bool:
+def _overflows(node: Expr) -> bool:
     """Sums, differences, products: floats never; intervals, and decimals whose type has no room for each digit, in every mode."""
     if node.type in FLOATS:
         return False
@@ -79,7 +78,7 @@ def _overflows(node: Node) -> bool:
     return digits > 38
 
 
-def _divides(node: Node) -> bool:
+def _divides(node: Expr) -> bool:
     """By zero, or a quotient of too many digits."""
     if not _is_ansi(node):
         return False
@@ -95,7 +94,7 @@ def _divides(node: Node) -> bool:
     return p1 - s1 + s2 + max(6, s1 + p2 + 1) > 38
 
 
-def _negates(node: Node) -> bool:
+def _negates(node: Expr) -> bool:
     """The least integer has no opposite."""
     kind = node["child"].type
     if kind in FLOATS or decimal_of(kind) is not None:
@@ -106,7 +105,7 @@ def _negates(node: Node) -> bool:
     return mode is not False if isinstance(mode, bool) else _is_ansi(node)
 
 
-def _rounds(node: Node) -> bool:
+def _rounds(node: Expr) -> bool:
     """Integers to tens, hundreds, and decimals that may get one digit more than there is room for."""
     kind = node["child"].type
     if kind in INTEGERS:
@@ -116,14 +115,14 @@ def _rounds(node: Node) -> bool:
     return found is not None and found[0] > 37
 
 
-def _casts(node: Node) -> bool:
+def _casts(node: Expr) -> bool:
     kind = node["child"].type
     if node.type in ("timestamp", "timestamp_ntz") and kind in ("date", "timestamp", "timestamp_ntz"):
         return True  # beyond the year 294247, in every mode
     return _is_ansi(node) and not _fits(kind, node.type)
 
 
-def _is_moved(node: Node) -> bool:
+def _is_moved(node: Expr) -> bool:
     """A window's frame: a range adds its bound to the value of each row."""
     ends = (node["lower"], node["upper"])
     return node["frameType"].cls == "RangeFrame" and any(end.cls == "Literal" for end in ends)
@@ -155,7 +154,7 @@ def _fits(kind: Any, to: Any) -> bool:  # noqa: PLR0911 - one for each family
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
-def _adds_up(node: Node) -> bool:
+def _adds_up(node: Expr) -> bool:
     """Sums and averages: of integers below 64 bits no table has enough rows, nor of decimals whose sums have ten digits more."""
     kind = node["child"].type
     if kind in FLOATS:
@@ -166,11 +165,11 @@ def _adds_up(node: Node) -> bool:
     return found is None or found[0] > 28
 
 
-def _fails_on_error(node: Node) -> bool:
+def _fails_on_error(node: Expr) -> bool:
     return node.get("failOnError") is not False
 
 
-_SOMETIMES: dict[str, Callable[[Node], bool]] = {
+_SOMETIMES: dict[str, Callable[[Expr], bool]] = {
     "Add": _overflows,
     "Subtract": _overflows,
     "Multiply": _overflows,

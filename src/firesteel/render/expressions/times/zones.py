@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from firesteel.sql.expressions.texts import once
-from firesteel.sql.plans.catalyst import offsets_of
-from firesteel.sql.plans.nodes import Unsupported
+from firesteel.plan.expr import Unsupported
+from firesteel.render.expressions.texts import once
 from firesteel.task.engine.clocks import offsets_at
 
 _SECOND = 10**6
@@ -79,12 +79,26 @@ def _plus(seconds: int) -> str:
     return f" + {seconds * _SECOND}" if seconds > 0 else f" - {-seconds * _SECOND}" if seconds else ""
 
 
+_asked: list[Callable[[str], dict[str, Any]]] = []
+
+
+def ask_for_zones(offsets_of: Callable[[str], dict[str, Any]]) -> None:
+    """Sets who knows Spark's clocks in this process.
+
+    ``offsets_of``: takes a zone, and gives its ``name``, whether it is ``fixed``, and ``offsets``: lists of (second, offset from then on in
+    seconds). Raises Unsupported for a zone that it does not know.
+    """
+    _asked[:] = [offsets_of]
+
+
 @cache
 def zone_of(name: str | None) -> Zone:
     """Raises Unsupported for a zone whose clocks the engine does not know, or knows otherwise."""
     if not name:
         raise Unsupported("a time without a zone is not taken over")
-    known = offsets_of(name)
+    if not _asked:
+        raise Unsupported(f"the clocks of the zone {name} are not known without Spark")
+    known = _asked[0](name)
     since, offsets = np.array(known["offsets"], dtype=np.int64).T
     if known["fixed"]:
         return Zone(known["name"], int(offsets[0]))

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.texts import literal, once
-from firesteel.sql.expressions.types import FLOATS, checked_inside, engine_type, fields_of, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
+from firesteel.render.expressions.texts import literal, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
 
 
-def _literal(x: Expressions, n: Node) -> str:
+def _literal(x: Expressions, n: Expr) -> str:
     return literal(n["value"], n.type)
 
 
@@ -32,20 +32,20 @@ _COMPARED = {
 }
 
 
-def _same_types(n: Node, nodes: list[Node], of: Callable[[Any], str] = checked_inside) -> None:
+def _same_types(n: Expr, nodes: list[Expr], of: Callable[[Any], str] = checked_inside) -> None:
     """``of``: ``engine_type`` where values are only passed on, so that they may be nested."""
     kinds = {of(node.type) for node in nodes}
     if len(kinds) > 1:
         raise Unsupported(f"{n.cls} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
 
 
-def _comparison(x: Expressions, n: Node) -> str:
+def _comparison(x: Expressions, n: Expr) -> str:
     a, b = n["left"], n["right"]
     _same_types(n, [a, b])
     return f"({x.text(a)} {_COMPARED[n.cls]} {x.text(b)})"
 
 
-def _in(x: Expressions, n: Node) -> str:
+def _in(x: Expressions, n: Expr) -> str:
     items = n["list"]
     _same_types(n, [n["value"], *items])
     if not items:
@@ -53,7 +53,7 @@ def _in(x: Expressions, n: Node) -> str:
     return f"({x.text(n['value'])} IN ({', '.join(x.texts(items))}))"
 
 
-def _in_set(x: Expressions, n: Node) -> str:
+def _in_set(x: Expressions, n: Expr) -> str:
     kind, values = n["child"].type, n["hset"]
     if not isinstance(values, list) or not values or not all(v is None or isinstance(v, str | int) for v in values):
         raise Unsupported("IN of these values is not taken over")
@@ -61,15 +61,15 @@ def _in_set(x: Expressions, n: Node) -> str:
     return f"({x.text(n['child'])} IN ({', '.join(texts)}))"
 
 
-def _both(word: str) -> Callable[[Expressions, Node], str]:
+def _both(word: str) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"({x.text(n['left'])} {word} {x.text(n['right'])})"
 
 
-def _if(x: Expressions, n: Node) -> str:
+def _if(x: Expressions, n: Expr) -> str:
     return f"(CASE WHEN {x.text(n['predicate'])} THEN {x.text(n['trueValue'])} ELSE {x.text(n['falseValue'])} END)"
 
 
-def _case(x: Expressions, n: Node) -> str:
+def _case(x: Expressions, n: Expr) -> str:
     whens = " ".join(f"WHEN {x.text(b['_1'])} THEN {x.text(b['_2'])}" for b in n["branches"])
     other = n["elseValue"]
     values = [b["_2"] for b in n["branches"]] + ([other] if other else [])
@@ -77,15 +77,15 @@ def _case(x: Expressions, n: Node) -> str:
     return f"(CASE {whens}{f' ELSE {x.text(other)}' if other else ''} END)"
 
 
-def _coalesce(x: Expressions, n: Node) -> str:
+def _coalesce(x: Expressions, n: Expr) -> str:
     _same_types(n, n["children"], engine_type)
     return f"coalesce({', '.join(x.texts(n['children']))})"
 
 
-def _extreme(function: str) -> Callable[[Expressions, Node], str]:
+def _extreme(function: str) -> Callable[[Expressions, Expr], str]:
     """Of those that are not null."""
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         _same_types(n, n["children"])
         if n.type in FLOATS:  # of zeros of two signs the first
             return reduce(lambda a, b: once(a, lambda a: once(b, lambda b: better(a, b))), x.texts(n["children"]))
@@ -101,17 +101,17 @@ def _extreme(function: str) -> Callable[[Expressions, Node], str]:
 # --- subqueries -------------------------------------------------------------------------------------------------------------
 
 
-def _subquery(x: Expressions, n: Node) -> str:
+def _subquery(x: Expressions, n: Expr) -> str:
     if fields_of(n.type) is not None:
         raise Unsupported("a subquery that gives a struct is not taken over")
     return x.subquery(n)
 
 
-def _child(x: Expressions, n: Node) -> str:
+def _child(x: Expressions, n: Expr) -> str:
     return x.text(n["child"])
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "AttributeReference": lambda x, n: n.id,
     "Alias": _child,
     "Literal": _literal,

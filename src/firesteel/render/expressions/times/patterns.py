@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
-from firesteel.sql.expressions.times.dates import between_years
-from firesteel.sql.expressions.times.timestamps import at_clock, shown
-from firesteel.sql.expressions.times.zones import zone_of
-from firesteel.sql.expressions.types import is_text, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import is_text, said
+from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
+from firesteel.render.expressions.times.dates import between_years
+from firesteel.render.expressions.times.timestamps import at_clock, shown
+from firesteel.render.expressions.times.zones import zone_of
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _WRITTEN = {
     "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%g", "SSSSSS": "%f", "yy": "%y",
@@ -32,7 +32,7 @@ _READ = {
 _PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']")
 
 
-def _pieces(node: Node, known: dict[str, str]) -> list[tuple[str, bool]]:
+def _pieces(node: Expr, known: dict[str, str]) -> list[tuple[str, bool]]:
     """Each a part of a time, or (False) a text of its own."""
     pattern, pieces, at = str(constant(node, "a pattern")), [], 0
     while at < len(pattern):
@@ -52,22 +52,22 @@ def _pieces(node: Node, known: dict[str, str]) -> list[tuple[str, bool]]:
     return pieces
 
 
-def _written(local: str, pattern: Node) -> str:
+def _written(local: str, pattern: Expr) -> str:
     """In the years 1 to 9999."""
     text = "".join(_WRITTEN[piece] if part else piece.replace("%", "%%") for piece, part in _pieces(pattern, _WRITTEN))
     return between_years(local, lambda t: f"strftime({t}, {literal(text, 'string')})")
 
 
-def _format(x: Expressions, n: Node) -> str:
+def _format(x: Expressions, n: Expr) -> str:
     return _written(shown(x.text(n["left"]), n["left"], n["timeZoneId"]), n["right"])
 
 
-def _of_seconds(x: Expressions, n: Node) -> str:
+def _of_seconds(x: Expressions, n: Expr) -> str:
     instant = f"make_timestamptz({x.text(n['sec'])} * 1000000)"
     return _written(zone_of(n["timeZoneId"]).local(instant), n["format"])
 
 
-def _read(text: str, pattern: Node, others: str) -> str:
+def _read(text: str, pattern: Expr, others: str) -> str:
     """The timestamp without a zone that a text says, which holds at least a day."""
     pieces = _pieces(pattern, _READ)
     parts = [piece for piece, part in pieces if part]
@@ -88,14 +88,14 @@ def _read(text: str, pattern: Node, others: str) -> str:
     return once(text, known)
 
 
-def _parsed(x: Expressions, n: Node) -> str:
+def _parsed(x: Expressions, n: Expr) -> str:
     if not is_text(n["left"].type):
         raise Unsupported(f"{said(n['left'].type)} by a pattern is not taken over")
     local = _read(x.text(n["left"]), n["right"], left_to_spark("a text of another form", "timestamp_ntz"))
     return at_clock(local, n.type, n["timeZoneId"])
 
 
-def _seconds(x: Expressions, n: Node) -> str:
+def _seconds(x: Expressions, n: Expr) -> str:
     """Since 1970, of a time, a day or a text; a begun second before 1970 does not count."""
     time, zone = n["timeExp"], zone_of(n["timeZoneId"])
     text = x.text(time)
@@ -108,7 +108,7 @@ def _seconds(x: Expressions, n: Node) -> str:
     return f"(epoch_us({text}) // 1000000)"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "DateFormatClass": _format,
     "FromUnixTime": _of_seconds,
     "GetTimestamp": _parsed,

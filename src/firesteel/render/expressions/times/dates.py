@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, left_to_spark, once
-from firesteel.sql.expressions.types import said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import said
+from firesteel.render.expressions.texts import constant, left_to_spark, once
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _DAYS = ("integer", "short", "byte")
 
 
-def _date(x: Expressions, node: Node) -> str:
+def _date(x: Expressions, node: Expr) -> str:
     if node.type != "date":
         raise Unsupported(f"{said(node.type)} in place of a date is not taken over")
     return x.text(node)
 
 
-def _part(text: str, kind: str = "INTEGER") -> Callable[[Expressions, Node], str]:
+def _part(text: str, kind: str = "INTEGER") -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"CAST({text.format(_date(x, n['child']))} AS {kind})"
 
 
-def _date_add(sign: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _date_add(sign: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         if n["days"].type not in _DAYS:
             raise Unsupported(f"{n.cls} of {said(n['days'].type)} is not taken over")
         return f"({_date(x, n['startDate'])} {sign} CAST({x.text(n['days'])} AS INTEGER))"
@@ -34,16 +34,16 @@ def _date_add(sign: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _date_diff(x: Expressions, n: Node) -> str:
+def _date_diff(x: Expressions, n: Expr) -> str:
     return f"CAST({_date(x, n['endDate'])} - {_date(x, n['startDate'])} AS INTEGER)"
 
 
-def _months(date: str, months: str) -> Callable[[Expressions, Node], str]:
+def _months(date: str, months: str) -> Callable[[Expressions, Expr], str]:
     """``date``, ``months``: the names of the fields. A day beyond a month's end is its last."""
     return lambda x, n: f"CAST({_date(x, n[date])} + to_months(CAST({x.text(n[months])} AS INTEGER)) AS DATE)"
 
 
-def _made(x: Expressions, n: Node) -> str:
+def _made(x: Expressions, n: Expr) -> str:
     return f"make_date({', '.join(f'CAST({x.text(n[part])} AS BIGINT)' for part in ('year', 'month', 'day'))})"
 
 
@@ -51,7 +51,7 @@ _WEEK = ("THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY", "MONDAY", "TUESDAY", "WEDNE
 """From the first day of 1970."""
 
 
-def _next(x: Expressions, n: Node) -> str:
+def _next(x: Expressions, n: Expr) -> str:
     name = str(constant(n["dayOfWeek"], "a day of the week")).strip().upper()
     found = [i for i, day in enumerate(_WEEK) if name in (day, day[:3], day[:2])]
     if not found:
@@ -68,7 +68,7 @@ BEGINS = {
 }
 
 
-def begin(node: Node, known: dict[str, str]) -> str:
+def begin(node: Expr, known: dict[str, str]) -> str:
     """The engine's name of the unit whose begin is asked for."""
     unit = known.get(str(node["value"]).upper()) if node.cls == "Literal" else None
     if unit is None:
@@ -76,7 +76,7 @@ def begin(node: Node, known: dict[str, str]) -> str:
     return unit
 
 
-def _trunc(x: Expressions, n: Node) -> str:
+def _trunc(x: Expressions, n: Expr) -> str:
     return f"CAST(date_trunc('{begin(n['format'], BEGINS)}', {_date(x, n['date'])}) AS DATE)"
 
 
@@ -88,11 +88,11 @@ def between_years(time: str, text: Callable[[str], str]) -> str:
     )
 
 
-def _since_1970(x: Expressions, n: Node) -> str:
+def _since_1970(x: Expressions, n: Expr) -> str:
     return f"(DATE '1970-01-01' + CAST({x.text(n['child'])} AS INTEGER))"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Year": _part("year({})"),
     "YearOfWeek": _part("isoyear({})"),
     "Month": _part("month({})"),

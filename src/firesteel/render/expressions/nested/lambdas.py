@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.nested.arrays import array_text
-from firesteel.sql.expressions.nested.maps import made_map, map_text
-from firesteel.sql.expressions.types import engine_type
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import engine_type
+from firesteel.render.expressions.nested.arrays import array_text
+from firesteel.render.expressions.nested.maps import made_map, map_text
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def _body(x: Expressions, function: Node, texts: list[str]) -> str:
+def _body(x: Expressions, function: Expr, texts: list[str]) -> str:
     """The function's result, its variables having these texts."""
     if function.cls != "LambdaFunction" or len(function["arguments"]) > len(texts):
         raise Unsupported("a function of these variables is not taken over")
@@ -22,12 +22,12 @@ def _body(x: Expressions, function: Node, texts: list[str]) -> str:
     return x.inside(variables).text(function["function"])
 
 
-def _names(function: Node) -> list[str]:
+def _names(function: Expr) -> list[str]:
     """The engine's names of the variables: unique in a query, for functions stand in functions."""
     return [f"l{variable['exprId']}" for variable in function["arguments"]]
 
 
-def _each(x: Expressions, n: Node, engine: str) -> str:
+def _each(x: Expressions, n: Expr, engine: str) -> str:
     """Of an array's values, and of their places, which Spark counts from 0."""
     function, array = n["function"], array_text(x, n["argument"])
     names = _names(function)
@@ -35,27 +35,27 @@ def _each(x: Expressions, n: Node, engine: str) -> str:
     return f"{engine}({array}, lambda {', '.join(names)}: {_body(x, function, texts)})"
 
 
-def _transformed(x: Expressions, n: Node) -> str:
+def _transformed(x: Expressions, n: Expr) -> str:
     return f"CAST({_each(x, n, 'list_transform')} AS {engine_type(n.type)})"
 
 
-def _filtered(x: Expressions, n: Node) -> str:
+def _filtered(x: Expressions, n: Expr) -> str:
     return _each(x, n, "list_filter")
 
 
-def _any(x: Expressions, n: Node) -> str:
+def _any(x: Expressions, n: Expr) -> str:
     found = f"CAST({_each(x, n, 'list_transform')} AS BOOLEAN[])"
     if n["followThreeValuedLogic"] is not True:
         raise Unsupported("exists of two values is not taken over")
     return f"(CASE WHEN list_contains({found}, true) THEN true WHEN list_count({found}) = len({found}) THEN false END)"
 
 
-def _all(x: Expressions, n: Node) -> str:
+def _all(x: Expressions, n: Expr) -> str:
     found = f"CAST({_each(x, n, 'list_transform')} AS BOOLEAN[])"
     return f"(CASE WHEN list_contains({found}, false) THEN false WHEN list_count({found}) = len({found}) THEN true END)"
 
 
-def _aggregated(x: Expressions, n: Node) -> str:
+def _aggregated(x: Expressions, n: Expr) -> str:
     merge, finish, kind = n["merge"], n["finish"], engine_type(n["zero"].type)
     names = _names(merge)
     body = f"CAST({_body(x, merge, names)} AS {kind})"
@@ -67,7 +67,7 @@ def _aggregated(x: Expressions, n: Node) -> str:
     return f"CAST((CASE WHEN {array} IS NOT NULL THEN {result} END) AS {engine_type(n.type)})"
 
 
-def _zipped(x: Expressions, n: Node) -> str:
+def _zipped(x: Expressions, n: Expr) -> str:
     a, b = array_text(x, n["left"]), array_text(x, n["right"])
     at = f"i{n['function']['arguments'][0]['exprId']}"
     body = _body(x, n["function"], [f"{a}[{at}]", f"{b}[{at}]"])
@@ -75,7 +75,7 @@ def _zipped(x: Expressions, n: Node) -> str:
     return f"CAST((CASE WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN {zipped} END) AS {engine_type(n.type)})"
 
 
-def _of_entries(x: Expressions, n: Node) -> tuple[str, str, str]:
+def _of_entries(x: Expressions, n: Expr) -> tuple[str, str, str]:
     """The map, the name of an entry and the function's result of it."""
     function = n["function"]
     entry = f"m{function['arguments'][0]['exprId']}"
@@ -83,26 +83,26 @@ def _of_entries(x: Expressions, n: Node) -> tuple[str, str, str]:
     return map_text(x, n["argument"]), entry, _body(x, function, texts)
 
 
-def _entries_filtered(x: Expressions, n: Node) -> str:
+def _entries_filtered(x: Expressions, n: Expr) -> str:
     of, entry, body = _of_entries(x, n)
     kept = f"list_filter(map_entries({of}), lambda {entry}: {body})"
     keys, values = (f"list_transform({kept}, lambda e: struct_extract_at(e, {i}))" for i in (1, 2))
     return f"(CASE WHEN {of} IS NOT NULL THEN {made_map(keys, values, n)} END)"
 
 
-def _values_transformed(x: Expressions, n: Node) -> str:
+def _values_transformed(x: Expressions, n: Expr) -> str:
     of, entry, body = _of_entries(x, n)
     values = f"list_transform(map_entries({of}), lambda {entry}: {body})"
     return f"(CASE WHEN {of} IS NOT NULL THEN {made_map(f'map_keys({of})', values, n)} END)"
 
 
-def _keys_transformed(x: Expressions, n: Node) -> str:
+def _keys_transformed(x: Expressions, n: Expr) -> str:
     of, entry, body = _of_entries(x, n)
     keys = f"list_transform(map_entries({of}), lambda {entry}: {body})"
     return f"(CASE WHEN {of} IS NOT NULL THEN {made_map(keys, f'map_values({of})', n)} END)"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "ArrayTransform": _transformed,
     "ArrayFilter": _filtered,
     "ArrayExists": _any,

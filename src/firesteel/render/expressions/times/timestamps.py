@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, in_wider, left_to_spark, once, unscaled
-from firesteel.sql.expressions.times.dates import BEGINS, begin
-from firesteel.sql.expressions.times.zones import Zone, zone_of
-from firesteel.sql.expressions.types import decimal_of, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import decimal_of, said
+from firesteel.render.expressions.texts import constant, in_wider, left_to_spark, once, unscaled
+from firesteel.render.expressions.times.dates import BEGINS, begin
+from firesteel.render.expressions.times.zones import Zone, zone_of
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _TIMES = ("timestamp", "timestamp_ntz")
 DAY = 86_400_000_000
 _UTC = Zone("UTC", 0)
 
 
-def shown(text: str, node: Node, zone: str | None) -> str:
+def shown(text: str, node: Expr, zone: str | None) -> str:
     """The time that clocks show, as a timestamp without a zone."""
     if node.type == "timestamp_ntz":
         return text
@@ -48,8 +48,8 @@ def later(text: str, kind: str, zone: str | None, microseconds: str) -> str:
     return once(microseconds, moved)
 
 
-def _clock(text: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _clock(text: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         time = shown(x.text(n["child"]), n["child"], n["timeZoneId"])
         return f"CAST({text.format(time)} AS {'INTEGER' if n.type == 'integer' else 'DECIMAL(8,6)'})"
 
@@ -69,7 +69,7 @@ _CLOCK_BEGINS = {
 }
 
 
-def _trunc(x: Expressions, n: Node) -> str:
+def _trunc(x: Expressions, n: Expr) -> str:
     time, unit = n["timestamp"], begin(n["format"], _CLOCK_BEGINS)
     text, place = x.text(time), zone_of(n["timeZoneId"])
     if time.type != "timestamp":
@@ -82,7 +82,7 @@ def _trunc(x: Expressions, n: Node) -> str:
 # --- to and fro --------------------------------------------------------------------------------------------------------
 
 
-def _later(x: Expressions, n: Node) -> str:
+def _later(x: Expressions, n: Expr) -> str:
     """By an interval of days to microseconds."""
     start, by = n["start"], n["interval"]
     if not str(by.type).startswith("interval ") or start.type not in _TIMES:
@@ -97,7 +97,7 @@ def months_later(text: str, kind: str, zone: str | None, months: str) -> str:
     return by(text) if kind == "timestamp_ntz" else zone_of(zone).shifted(text, by)
 
 
-def _months_later(x: Expressions, n: Node) -> str:
+def _months_later(x: Expressions, n: Expr) -> str:
     return months_later(x.text(n["timestamp"]), n["timestamp"].type, n["timeZoneId"], x.text(n["interval"]))
 
 
@@ -112,11 +112,11 @@ _DAYS = {"DAY": 1, "DAYOFYEAR": 1, "WEEK": 7}
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
-def _unit(n: Node, units: dict[str, int]) -> int | None:
+def _unit(n: Expr, units: dict[str, int]) -> int | None:
     return units.get(str(n["unit"]).upper())
 
 
-def _units_later(x: Expressions, n: Node) -> str:
+def _units_later(x: Expressions, n: Expr) -> str:
     time, zone = n["timestamp"], n["timeZoneId"]
     text, quantity = x.text(time), f"CAST({x.text(n['quantity'])} AS BIGINT)"
     if time.type not in _TIMES:
@@ -133,7 +133,7 @@ def _units_later(x: Expressions, n: Node) -> str:
 _WHOLE_MONTHS = """(((year({e}) - year({a})) * 12 + month({e}) - month({a})) * 32 + day({e}) - day({a})) // 32"""
 
 
-def _between(x: Expressions, n: Node) -> str:
+def _between(x: Expressions, n: Expr) -> str:
     """Whole units on the clocks."""
     a, b = (shown(x.text(n[name]), n[name], n["timeZoneId"]) for name in ("startTimestamp", "endTimestamp"))
     if size := _unit(n, {**_MICROSECONDS, **{name: days * DAY for name, days in _DAYS.items()}}):
@@ -156,7 +156,7 @@ def _between(x: Expressions, n: Node) -> str:
     return once(a, lambda a: once(b, lambda b: counted(a, b)))
 
 
-def _months_between(x: Expressions, n: Node) -> str:
+def _months_between(x: Expressions, n: Expr) -> str:
     """Months, and the rest as a part of 31 days, to eight places."""
     if constant(n["roundOff"], "months to places") is not True:
         raise Unsupported("months that are not rounded are not taken over")
@@ -174,7 +174,7 @@ def _months_between(x: Expressions, n: Node) -> str:
     return once(d1, lambda a: once(d2, lambda b: once(s1(a), lambda s: once(s2(b), lambda t: counted(a, b, s, t)))))
 
 
-def _day_and_second(x: Expressions, time: Node, zone: Zone) -> tuple[str, Callable[[str], str]]:
+def _day_and_second(x: Expressions, time: Expr, zone: Zone) -> tuple[str, Callable[[str], str]]:
     """The text of a day, and that of the seconds since this day began."""
     if time.cls == "Cast" and time["child"].type == "date":
         return x.text(time["child"]), lambda day: "0"
@@ -191,8 +191,8 @@ def _day_and_second(x: Expressions, time: Node, zone: Zone) -> tuple[str, Callab
 # --- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _of_number(factor: int) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _of_number(factor: int) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         if n["child"].type not in ("integer", "long", "short", "byte"):
             raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
         return f"make_timestamptz(CAST({x.text(n['child'])} AS BIGINT) * {factor})"
@@ -200,11 +200,11 @@ def _of_number(factor: int) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _number(per: int) -> Callable[[Expressions, Node], str]:
+def _number(per: int) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"fs_floor(epoch_us({x.text(n['child'])}), {per})"
 
 
-def _precise(x: Expressions, n: Node) -> str:
+def _precise(x: Expressions, n: Expr) -> str:
     """Microseconds of a timestamp, or back: what windows of time are computed with."""
     kind, to = n["child"].type, n.type
     if kind in _TIMES and to == "long":
@@ -214,7 +214,7 @@ def _precise(x: Expressions, n: Node) -> str:
     raise Unsupported("this timestamp as a number is not taken over")
 
 
-def _made(x: Expressions, n: Node) -> str:
+def _made(x: Expressions, n: Expr) -> str:
     """Of year to second; a 60th second, and what is no time, are left to Spark."""
     second = n["sec"]
     found = decimal_of(second.type)
@@ -239,22 +239,22 @@ def _made(x: Expressions, n: Node) -> str:
 # --- other zones ---------------------------------------------------------------------------------------------------------
 
 
-def _from_utc(x: Expressions, n: Node) -> str:
+def _from_utc(x: Expressions, n: Expr) -> str:
     zone = zone_of(str(constant(n["right"], "a zone")))
     return _UTC.instant(zone.local(x.text(n["left"])))
 
 
-def _to_utc(x: Expressions, n: Node) -> str:
+def _to_utc(x: Expressions, n: Expr) -> str:
     zone = zone_of(str(constant(n["right"], "a zone")))
     return zone.instant(_UTC.local(x.text(n["left"])))
 
 
-def _converted(x: Expressions, n: Node) -> str:
+def _converted(x: Expressions, n: Expr) -> str:
     source, target = (zone_of(str(constant(n[name], "a zone"))) for name in ("sourceTz", "targetTz"))
     return target.local(source.instant(x.text(n["sourceTs"])))
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Hour": _clock("hour({})"),
     "Minute": _clock("minute({})"),
     "Second": _clock("second({})"),

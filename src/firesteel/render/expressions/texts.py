@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.sql.expressions.types import (
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
     decimal_of,
@@ -20,7 +21,6 @@ from firesteel.sql.expressions.types import (
     quoted,
     said,
 )
-from firesteel.sql.plans.nodes import Node, Unsupported
 
 
 def left_to_spark(why: str, kind: Any) -> str:
@@ -61,7 +61,7 @@ def undivided(conditions: list[str]) -> str:
     return f"(CASE WHEN {' AND '.join(conditions)} THEN true ELSE false END)"
 
 
-def constant(node: Node, what: str) -> str | int:
+def constant(node: Expr, what: str) -> str | int:
     """The value of a constant. Raises Unsupported where it is none, or null."""
     if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):
         raise Unsupported(f"{what} that is no constant is not taken over")
@@ -90,17 +90,6 @@ def digits_of(double: str, scale: int) -> str:
         raise Unsupported(f"a double with {scale} decimal places is not taken over")
     other = left_to_spark("a double of more than 15 digits", "string")
     return f"(CASE WHEN {double} IS NULL OR abs({double}) < 1e{15 - scale} THEN CAST({double} AS VARCHAR) ELSE {other} END)"
-
-
-def eval_mode(node: Node) -> str:
-    """ANSI, LEGACY or TRY."""
-    context = node.get("evalContext")
-    mode = context["evalMode"] if isinstance(context, Node) else node.get("evalMode")
-    if isinstance(mode, Node):
-        mode = mode.cls
-    if not isinstance(mode, str):
-        raise Unsupported(f"the eval mode of {node.cls} is not known")
-    return mode
 
 
 def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type

@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import eval_mode, in_wider, left_to_spark, once, scaled, shared, unscaled
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
+from firesteel.render.expressions.texts import in_wider, left_to_spark, once, scaled, shared, unscaled
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def kinds(n: Node) -> tuple[str, Node, Node]:
+def kinds(n: Expr) -> tuple[str, Expr, Expr]:
     """The type and the operands. Raises Unsupported for operands of two types."""
     a, b = n["left"], n["right"]
     both_decimal = decimal_of(a.type) and decimal_of(b.type)
@@ -26,8 +26,8 @@ def kinds(n: Node) -> tuple[str, Node, Node]:
     return a.type, a, b
 
 
-def _sum(sign: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _sum(sign: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         kind, a, b = kinds(n)
         if kind in FLOATS:
             return f"({x.text(a)} {sign} {x.text(b)})"
@@ -40,7 +40,7 @@ def _sum(sign: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
+def _decimal_sum(x: Expressions, n: Expr, sign: str) -> str:
     """Both operands in the result's scale first; where this would lose digits Spark adds."""
     (_, s1), (_, s2), (_, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
     if s < max(s1, s2):
@@ -49,7 +49,7 @@ def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
     return f"CAST(CAST({x.text(n['left'])} AS {kind}) {sign} CAST({x.text(n['right'])} AS {kind}) AS {kind})"
 
 
-def _product(x: Expressions, n: Node) -> str:
+def _product(x: Expressions, n: Expr) -> str:
     kind, a, b = kinds(n)
     if kind in FLOATS:
         return f"({x.text(a)} * {x.text(b)})"
@@ -63,7 +63,7 @@ def _product(x: Expressions, n: Node) -> str:
     return f"CAST({x.text(a)} * {x.text(b)} AS {engine_type(n.type)})"
 
 
-def _quotient(x: Expressions, n: Node) -> str:
+def _quotient(x: Expressions, n: Expr) -> str:
     kind, a, b = kinds(n)
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     by = x.text(b)
@@ -102,20 +102,20 @@ def _off_ties(dividend: str, digits: int, places: int) -> str:
     return f"(CAST({dividend} AS DECIMAL({digits + 1},{places + 1})) + CASE WHEN {dividend} < 0 THEN -{tenth} ELSE {tenth} END)"
 
 
-def unscaled_value(x: Expressions, n: Node) -> str:
+def unscaled_value(x: Expressions, n: Expr) -> str:
     found = decimal_of(n["child"].type)
     if found is None or found[0] > 18:
         raise Unsupported("digits of this type are not taken over")
     return f"CAST({unscaled(x.text(n['child']), found[1])} AS BIGINT)"
 
 
-def _make_decimal(x: Expressions, n: Node) -> str:
+def _make_decimal(x: Expressions, n: Expr) -> str:
     if n["child"].type != "long":
         raise Unsupported("MakeDecimal of this type is not taken over")
     return scaled(f"CAST({x.text(n['child'])} AS HUGEINT)", n["precision"], n["scale"])
 
 
-def _remainder(x: Expressions, n: Node) -> str:
+def _remainder(x: Expressions, n: Expr) -> str:
     """With the sign of the dividend."""
     kind, a, b = kinds(n)
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
@@ -132,7 +132,7 @@ def _remainder(x: Expressions, n: Node) -> str:
     return f"({left} % {by})"
 
 
-def _positive_remainder(x: Expressions, n: Node) -> str:
+def _positive_remainder(x: Expressions, n: Expr) -> str:
     """With the sign of the divisor, where that is positive."""
     kind = n["left"].type
     if kind not in INTEGERS and kind != "double":
@@ -143,18 +143,18 @@ def _positive_remainder(x: Expressions, n: Node) -> str:
     )
 
 
-def _factor(by: float) -> Callable[[Expressions, Node], str]:
+def _factor(by: float) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"({x.text(n['child'])} * {by!r}::DOUBLE)"
 
 
-def _factorial(x: Expressions, n: Node) -> str:
+def _factorial(x: Expressions, n: Expr) -> str:
     """Null beyond 20."""
     return once(
         x.text(n["child"]), lambda a: f"(CASE WHEN {a} BETWEEN 0 AND 20 THEN CAST(factorial({a}) AS BIGINT) END)"
     )
 
 
-def _integral(x: Expressions, n: Node) -> str:
+def _integral(x: Expressions, n: Expr) -> str:
     kind, a, b = kinds(n)
     if kind != "long":
         raise Unsupported(f"div of {said(kind)} is not taken over")
@@ -162,13 +162,13 @@ def _integral(x: Expressions, n: Node) -> str:
     return f"({x.text(a)} // (CASE WHEN {x.text(b)} = 0 THEN {zero} ELSE {x.text(b)} END))"
 
 
-def _sign(x: Expressions, n: Node) -> str:
+def _sign(x: Expressions, n: Expr) -> str:
     """Of zeros and NaN themselves."""
     text = x.text(n["child"])
     return f"(CASE WHEN isnan({text}) THEN {text} WHEN {text} > 0 THEN 1.0 WHEN {text} < 0 THEN -1.0 ELSE {text} END)"
 
 
-def _absolute(x: Expressions, n: Node) -> str:
+def _absolute(x: Expressions, n: Expr) -> str:
     kind = n["child"].type
     found = decimal_of(kind)
     if found and found[0] == 38:
@@ -176,7 +176,7 @@ def _absolute(x: Expressions, n: Node) -> str:
     return f"abs({x.text(n['child'])})"
 
 
-def _negative(x: Expressions, n: Node) -> str:
+def _negative(x: Expressions, n: Expr) -> str:
     kind = n["child"].type
     if kind in FLOATS or decimal_of(kind):
         return f"(-{x.text(n['child'])})"
@@ -185,7 +185,7 @@ def _negative(x: Expressions, n: Node) -> str:
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Add": _sum("+"),
     "Subtract": _sum("-"),
     "Multiply": _product,

@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import in_wider, left_to_spark, once, unscaled
-from firesteel.sql.expressions.times.timestamps import DAY, shown
-from firesteel.sql.expressions.types import INTEGERS, decimal_of, is_days, is_months, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import INTEGERS, decimal_of, is_days, is_months, said
+from firesteel.render.expressions.texts import in_wider, left_to_spark, once, unscaled
+from firesteel.render.expressions.times.timestamps import DAY, shown
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def _between(x: Expressions, n: Node) -> str:
+def _between(x: Expressions, n: Expr) -> str:
     _not_of_calendars(n)
     a, b = (shown(x.text(n[side]), n[side], n["timeZoneId"]) for side in ("left", "right"))
     return in_wider(n.type, lambda wide: f"CAST(epoch_us({a}) AS {wide}) - CAST(epoch_us({b}) AS {wide})")
 
 
-def _days_between(x: Expressions, n: Node) -> str:
+def _days_between(x: Expressions, n: Expr) -> str:
     _not_of_calendars(n)
     days = f"{x.text(n['left'])} - {x.text(n['right'])}"
     return in_wider(n.type, lambda wide: f"CAST({days} AS {wide}) * {DAY}")
 
 
-def _not_of_calendars(n: Node) -> None:
+def _not_of_calendars(n: Expr) -> None:
     if n["legacyInterval"] is not False or not is_days(n.type):
         raise Unsupported("an interval of this kind is not taken over")
 
 
-def _times(x: Expressions, n: Node) -> str:
+def _times(x: Expressions, n: Expr) -> str:
     if n["num"].type not in INTEGERS:
         raise Unsupported(f"an interval times {said(n['num'].type)} is not taken over")
     interval, number = x.text(n["interval"]), x.text(n["num"])
     return in_wider(n.type, lambda wide: f"CAST({interval} AS {wide}) * CAST({number} AS {wide})")
 
 
-def _parted(kind: str) -> Callable[[Expressions, Node], str]:
+def _parted(kind: str) -> Callable[[Expressions, Expr], str]:
     """Half away from zero."""
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         if n["num"].type not in INTEGERS:
             raise Unsupported(f"an interval by {said(n['num'].type)} is not taken over")
         zero, by = left_to_spark("an interval by zero", "long"), f"CAST({x.text(n['num'])} AS HUGEINT)"
@@ -54,16 +54,16 @@ def _parted(kind: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _part(text: str) -> Callable[[Expressions, Node], str]:
+def _part(text: str) -> Callable[[Expressions, Expr], str]:
     kinds = {"integer": "INTEGER", "byte": "TINYINT", "long": "BIGINT", "decimal(8,6)": "DECIMAL(8,6)"}
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         return f"CAST({text.format(x.text(n['child']))} AS {kinds[n.type]})"
 
     return rule
 
 
-def _made(x: Expressions, n: Node) -> str:
+def _made(x: Expressions, n: Expr) -> str:
     found = decimal_of(n["secs"].type)
     if not found or found[1] != 6:
         raise Unsupported("an interval of these parts is not taken over")
@@ -72,7 +72,7 @@ def _made(x: Expressions, n: Node) -> str:
     return in_wider(n.type, lambda _: f"{days} * {DAY} + {hours} * 3600000000 + {minutes} * 60000000 + {seconds}")
 
 
-def _made_of_months(x: Expressions, n: Node) -> str:
+def _made_of_months(x: Expressions, n: Expr) -> str:
     years, months = x.text(n["years"]), x.text(n["months"])
     return in_wider(n.type, lambda wide: f"CAST({years} AS {wide}) * 12 + CAST({months} AS {wide})")
 
@@ -86,7 +86,7 @@ def cast(text: str, kind: str, to: str) -> str | None:
     return f"({text} // {per})" if is_days(kind) and to == "long" and per else None
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "SubtractTimestamps": _between,
     "SubtractDates": _days_between,
     "MultiplyDTInterval": _times,

@@ -6,11 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.nested.maps import map_value
-from firesteel.sql.expressions.regexes import on_one_line, plain_regex
-from firesteel.sql.expressions.strings import part
-from firesteel.sql.expressions.texts import left_to_spark, literal, struct_text
-from firesteel.sql.expressions.types import (
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
     checked,
@@ -21,28 +18,31 @@ from firesteel.sql.expressions.types import (
     is_text,
     said,
 )
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.render.expressions.nested.maps import map_value
+from firesteel.render.expressions.regexes import on_one_line, plain_regex
+from firesteel.render.expressions.strings import part
+from firesteel.render.expressions.texts import left_to_spark, literal, struct_text
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
 # --- what several rules ask for ---------------------------------------------------------------------------------------
 
 
-def array_text(x: Expressions, n: Node) -> str:
+def array_text(x: Expressions, n: Expr) -> str:
     if element_of(n.type) is None:
         raise Unsupported(f"{said(n.type)} in place of an array is not taken over")
     return x.text(n)
 
 
-def _compared(x: Expressions, n: Node) -> str:
+def _compared(x: Expressions, n: Expr) -> str:
     """An array of plain values that are compared: where zeros of two signs may be in it, the fragment ends."""
     text, kind = array_text(x, n), checked(element_of(n.type))
     return _one_zero(text, n.type) if kind in FLOATS else text
 
 
-def _in_order(x: Expressions, n: Node, order: str) -> str:
+def _in_order(x: Expressions, n: Expr, order: str) -> str:
     """The sorted array. Of structs each field is compared, null being the smallest; the engine would have it as the largest."""
     fields = fields_of(element_of(n.type))
     if fields is None:
@@ -63,20 +63,20 @@ def _one_zero(array: str, kind: Any) -> str:
     return f"(CASE WHEN len(list_filter({array}, lambda e: e = 0 AND signbit(e))) > 0 THEN {other} ELSE {array} END)"
 
 
-def _value(x: Expressions, n: Node, array: Node) -> str:
+def _value(x: Expressions, n: Expr, array: Expr) -> str:
     """A value that is looked for in the array."""
     if engine_type(n.type) != engine_type(element_of(array.type)):
         raise Unsupported(f"{said(n.type)} in an array of another type is not taken over")
     return x.text(n)
 
 
-def _place(x: Expressions, n: Node) -> str:
+def _place(x: Expressions, n: Expr) -> str:
     if n.type not in INTEGERS:
         raise Unsupported(f"a place of type {said(n.type)} is not taken over")
     return f"CAST(CAST({x.text(n)} AS INTEGER) AS BIGINT)"
 
 
-def _outside(n: Node) -> str:
+def _outside(n: Expr) -> str:
     if not isinstance(n["failOnError"], bool):
         raise Unsupported(f"the mode of {n.cls} is not known")
     return left_to_spark("a place outside of an array", n.type) if n["failOnError"] else "NULL"
@@ -89,14 +89,14 @@ def _known(texts: list[str]) -> str:
 # --- values of arrays -------------------------------------------------------------------------------------------------
 
 
-def _item(x: Expressions, n: Node) -> str:
+def _item(x: Expressions, n: Expr) -> str:
     """Spark counts from 0."""
     array, at = array_text(x, n["child"]), _place(x, n["ordinal"])
     outside = f"{array} IS NOT NULL AND ({at} < 0 OR {at} >= len({array}))"
     return f"(CASE WHEN {outside} THEN {_outside(n)} ELSE {array}[{at} + 1] END)"
 
 
-def _element_at(x: Expressions, n: Node) -> str:
+def _element_at(x: Expressions, n: Expr) -> str:
     if n["defaultValueOutOfBound"] is not None:
         return part(x, n)
     if entry_of(n["left"].type) is not None:
@@ -106,7 +106,7 @@ def _element_at(x: Expressions, n: Node) -> str:
     return f"(CASE {zero} WHEN abs({at}) > len({array}) THEN {_outside(n)} ELSE {array}[{at}] END)"
 
 
-def _size(x: Expressions, n: Node) -> str:
+def _size(x: Expressions, n: Expr) -> str:
     child = n["child"]
     function = "len" if element_of(child.type) is not None else "cardinality" if entry_of(child.type) else None
     if function is None or not isinstance(n["legacySizeOfNull"], bool):
@@ -115,7 +115,7 @@ def _size(x: Expressions, n: Node) -> str:
     return f"coalesce({size}, -1)" if n["legacySizeOfNull"] else size
 
 
-def _contains(x: Expressions, n: Node) -> str:
+def _contains(x: Expressions, n: Expr) -> str:
     array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
     return (
         f"(CASE WHEN {array} IS NULL OR {value} IS NULL THEN NULL WHEN list_contains({array}, {value}) THEN true"
@@ -123,12 +123,12 @@ def _contains(x: Expressions, n: Node) -> str:
     )
 
 
-def _position(x: Expressions, n: Node) -> str:
+def _position(x: Expressions, n: Expr) -> str:
     array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
     return f"(CASE WHEN {_known([array, value])} THEN CAST(coalesce(list_position({array}, {value}), 0) AS BIGINT) END)"
 
 
-def _overlap(x: Expressions, n: Node) -> str:
+def _overlap(x: Expressions, n: Expr) -> str:
     a, b = (_compared(x, n[side]) for side in ("left", "right"))
     nulls = f"(list_count({a}) < len({a}) OR list_count({b}) < len({b}))"
     return (
@@ -137,11 +137,11 @@ def _overlap(x: Expressions, n: Node) -> str:
     )
 
 
-def _extreme(function: str) -> Callable[[Expressions, Node], str]:
+def _extreme(function: str) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"{function}({_compared(x, n['child'])})"
 
 
-def _joined(x: Expressions, n: Node) -> str:
+def _joined(x: Expressions, n: Expr) -> str:
     if not is_text(element_of(n["array"].type)):
         raise Unsupported("array_join of other values than texts is not taken over")
     if n["delimiter"].cls != "Literal":
@@ -157,7 +157,7 @@ def _joined(x: Expressions, n: Node) -> str:
 # --- arrays of arrays ---------------------------------------------------------------------------------------------------
 
 
-def _created(x: Expressions, n: Node) -> str:
+def _created(x: Expressions, n: Expr) -> str:
     return f"CAST([{', '.join(x.texts(n['children']))}] AS {engine_type(n.type)})"
 
 
@@ -166,13 +166,13 @@ def _distinct(array: str) -> str:
     return f"list_filter({array}, lambda e, i: list_position({array}, e) = i)"
 
 
-def _together(x: Expressions, n: Node) -> str:
+def _together(x: Expressions, n: Expr) -> str:
     a, b = (_compared(x, n[side]) for side in ("left", "right"))
     return _distinct(f"({a} || {b})")
 
 
-def _of_both(found: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _of_both(found: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         a, b = (_compared(x, n[side]) for side in ("left", "right"))
         kept = f"list_filter({_distinct(a)}, lambda e: list_position({b}, e) {found})"
         return f"(CASE WHEN {_known([a, b])} THEN {kept} END)"
@@ -180,12 +180,12 @@ def _of_both(found: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _without(x: Expressions, n: Node) -> str:
+def _without(x: Expressions, n: Expr) -> str:
     array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
     return f"(CASE WHEN {value} IS NOT NULL THEN list_filter({array}, lambda e: e IS NULL OR NOT (e = {value})) END)"
 
 
-def _repeated(x: Expressions, n: Node) -> str:
+def _repeated(x: Expressions, n: Expr) -> str:
     times = n["right"]
     if times.cls != "Literal" or not isinstance(times["value"], int) or times["value"] > 10_000:
         raise Unsupported("array_repeat of this number is not taken over")
@@ -193,7 +193,7 @@ def _repeated(x: Expressions, n: Node) -> str:
     return f"CAST(list_transform(range(0, {max(times['value'], 0)}), lambda i: {items}[1]) AS {engine_type(n.type)})"
 
 
-def _inserted(x: Expressions, n: Node) -> str:
+def _inserted(x: Expressions, n: Expr) -> str:
     at, item = n["posExpr"], f"[{_value(x, n['itemExpr'], n['srcArrayExpr'])}]"
     array = array_text(x, n["srcArrayExpr"])
     if at.cls == "Literal" and at["value"] == 1:
@@ -203,7 +203,7 @@ def _inserted(x: Expressions, n: Node) -> str:
     raise Unsupported("array_insert at other places than the ends is not taken over")
 
 
-def _sorted(x: Expressions, n: Node) -> str:
+def _sorted(x: Expressions, n: Expr) -> str:
     up = n["ascendingOrder"]
     if up.cls != "Literal" or not isinstance(up["value"], bool):
         raise Unsupported("sort_array in an order that is no constant is not taken over")
@@ -216,7 +216,7 @@ _NATURAL = (_COMPARED, f"If(And(IsNull(0),IsNull(1)),'0',If(IsNull(0),'1',If(IsN
 """The comparison that Spark writes for ``array_sort`` without one, of values that are never null and of others."""
 
 
-def _sorted_naturally(x: Expressions, n: Node) -> str:
+def _sorted_naturally(x: Expressions, n: Expr) -> str:
     function = n["function"]
     variables = [variable["exprId"] for variable in function["arguments"]]
     if _shape(function["function"], variables) not in _NATURAL:
@@ -224,7 +224,7 @@ def _sorted_naturally(x: Expressions, n: Node) -> str:
     return _in_order(x, n["argument"], "'ASC', 'NULLS LAST'")
 
 
-def _shape(n: Node, variables: list[int]) -> str:
+def _shape(n: Expr, variables: list[int]) -> str:
     if n.cls == "NamedLambdaVariable" and n["exprId"] in variables:
         return str(variables.index(n["exprId"]))
     if n.cls == "Literal":
@@ -232,7 +232,7 @@ def _shape(n: Node, variables: list[int]) -> str:
     return f"{n.cls}({','.join(_shape(child, variables) for child in n.nodes())})"
 
 
-def _slice(x: Expressions, n: Node) -> str:
+def _slice(x: Expressions, n: Expr) -> str:
     """A place before the begin of the array gives nothing."""
     array, start, size = array_text(x, n["x"]), _place(x, n["start"]), _place(x, n["length"])
     first = f"(CASE WHEN {start} < 0 THEN len({array}) + {start} + 1 ELSE {start} END)"
@@ -243,16 +243,16 @@ def _slice(x: Expressions, n: Node) -> str:
     )
 
 
-def _concat(x: Expressions, n: Node) -> str:
+def _concat(x: Expressions, n: Expr) -> str:
     return "(" + " || ".join(array_text(x, child) for child in n["children"]) + ")"
 
 
-def _flat(x: Expressions, n: Node) -> str:
+def _flat(x: Expressions, n: Expr) -> str:
     array = array_text(x, n["child"])
     return f"(CASE WHEN list_count({array}) = len({array}) THEN flatten({array}) END)"
 
 
-def _zipped(x: Expressions, n: Node) -> str:
+def _zipped(x: Expressions, n: Expr) -> str:
     names = [name["value"] for name in n["names"] if name.cls == "Literal"]
     if len(names) != len(n["children"]) or not names:
         raise Unsupported("arrays_zip without names is not taken over")
@@ -269,7 +269,7 @@ _LONGEST = 1_000_000
 _DAY = 86_400_000_000
 
 
-def _sequence(x: Expressions, n: Node) -> str:
+def _sequence(x: Expressions, n: Expr) -> str:
     """Of integers, and of dates by days. What leads away from the end, or is very long, is left to Spark."""
     kind, step = element_of(n.type), n["stepOpt"]
     start, stop = x.text(n["start"]), x.text(n["stop"])
@@ -295,7 +295,7 @@ def _sequence(x: Expressions, n: Node) -> str:
     )
 
 
-def _days(step: Node | None) -> str:
+def _days(step: Expr | None) -> str:
     if step is None:
         return "1"
     if (
@@ -311,7 +311,7 @@ def _days(step: Node | None) -> str:
 _META = r".*+?()[]{}^$|\\"
 
 
-def _split(x: Expressions, n: Node) -> str:
+def _split(x: Expressions, n: Expr) -> str:
     """By a text, or by a regular expression that matches no empty one."""
     pattern, limit, text = n["regex"], n["limit"], x.text(n["str"])
     if limit.cls != "Literal" or limit["value"] is None or limit["value"] > 0 or not is_text(n["str"].type):
@@ -329,7 +329,7 @@ def _split(x: Expressions, n: Node) -> str:
     return on_one_line(text, lambda t: f"regexp_split_to_array({t}, {form})", n.type)
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "GetArrayItem": _item,
     "ElementAt": _element_at,
     "Size": _size,
@@ -356,7 +356,7 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "StringSplit": _split,
     "KnownNotContainsNull": lambda x, n: array_text(x, n["child"]),
 }
-OF_TEXTS_TOO: dict[str, Callable[[Expressions, Node], str]] = {
+OF_TEXTS_TOO: dict[str, Callable[[Expressions, Expr], str]] = {
     "Concat": _concat,
     "Reverse": lambda x, n: f"list_reverse({array_text(x, n['child'])})",
 }

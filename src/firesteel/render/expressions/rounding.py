@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import constant, digits_of, scaled, shared, unscaled
-from firesteel.sql.expressions.types import INTEGERS, decimal_of, engine_type, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import INTEGERS, decimal_of, engine_type, said
+from firesteel.render.expressions.texts import constant, digits_of, scaled, shared, unscaled
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 
-def _whole(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
+def _whole(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
         kind = n["child"].type
         if kind == "long":  # the engine would take its double
             return x.text(n["child"])
@@ -25,10 +25,10 @@ def _whole(function: str) -> Callable[[Expressions, Node], str]:
     return rule
 
 
-def _rounded(quotient: str) -> Callable[[Expressions, Node], str]:
+def _rounded(quotient: str) -> Callable[[Expressions, Expr], str]:
     """``quotient``: the engine's function of two integers, whose divisor is positive."""
 
-    def rule(x: Expressions, n: Node) -> str:
+    def rule(x: Expressions, n: Expr) -> str:
         kind, to = n["child"].type, int(constant(n["scale"], "round to places"))
         text = x.text(n["child"])
         found, result = decimal_of(kind), decimal_of(n.type)
@@ -60,7 +60,7 @@ def _round_double(text: str, scale: int) -> str:
     return f"(CASE WHEN isfinite({text}) THEN CAST({digits} AS DOUBLE) ELSE {text} END)"
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Ceil": _whole("ceil"),
     "Floor": _whole("floor"),
     "Round": _rounded("fs_half_up"),

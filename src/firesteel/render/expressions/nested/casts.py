@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.expressions.texts import struct_text
-from firesteel.sql.expressions.types import element_of, engine_type, fields_of, said
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.types import element_of, engine_type, fields_of, said
+from firesteel.render.expressions.texts import struct_text
 
 if TYPE_CHECKING:
-    from firesteel.sql.expressions.translator import Expressions
+    from firesteel.render.expressions.translator import Expressions
 
 _INSIDE = -1
 """The number of the variable that stands for a value inside."""
 
 
-def nested_cast(x: Expressions, n: Node) -> str:
+def nested_cast(x: Expressions, n: Expr) -> str:
     child = n["child"]
     text = x.text(child)
     if engine_type(child.type) == engine_type(n.type):
@@ -33,8 +33,8 @@ def nested_cast(x: Expressions, n: Node) -> str:
     return f"(CASE WHEN {text} IS NOT NULL THEN {struct_text(items)} END)"
 
 
-def _inside(x: Expressions, n: Node, text: str, kind: Any, to: Any) -> str:
-    value = Node("NamedLambdaVariable", {"exprId": _INSIDE}, kind)
+def _inside(x: Expressions, n: Expr, text: str, kind: Any, to: Any) -> str:
+    value = Expr("NamedLambdaVariable", {"exprId": _INSIDE}, kind)
     if kind == to:
         return text
-    return x.inside({_INSIDE: text}).text(Node(n.cls, {**n.fields, "child": value}, to))
+    return x.inside({_INSIDE: text}).text(Expr(n.cls, {**n.fields, "child": value}, to))

@@ -1,0 +1,104 @@
+"""Expressions as plain Python, under the names of Catalyst's resolved ones in the newest Spark: the class, its fields, its type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Unsupported(Exception):
+    """A part of a plan that is not taken over, with the reason in words."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expr:
+    """An expression, or a part of one.
+
+    ``fields``: by the names of Scala's parameters: nodes, lists, strings, numbers, booleans, None. ``type``: as in Spark's JSON (``"long"``,
+    ``"decimal(7,2)"``, a dict for nested ones); None for what has no value.
+    """
+
+    cls: str
+    fields: dict[str, Any]
+    type: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        """Raises Unsupported for a field that this version of Spark does not have."""
+        if name not in self.fields:
+            raise Unsupported(f"{self.cls} has no field '{name}' in this Spark")
+        return self.fields[name]
+
+    def get(self, name: str) -> Any:
+        return self.fields.get(name)
+
+    @property
+    def id(self) -> str:
+        """The column of an attribute or alias: unique in a plan."""
+        return f"c{self['exprId']}"
+
+    def nodes(self) -> list[Expr]:
+        """Every node right below, in the order of the fields."""
+        found: list[Expr] = []
+        _collect(list(self.fields.values()), found)
+        return found
+
+
+def _collect(values: list[Any], into: list[Expr]) -> None:
+    for value in values:
+        if isinstance(value, Expr):
+            into.append(value)
+        elif isinstance(value, list):
+            _collect(value, into)
+
+
+def walk(node: Expr) -> list[Expr]:
+    """The node and all below it, subqueries among them."""
+    found, stack = [], [node]
+    while stack:
+        one = stack.pop()
+        found.append(one)
+        stack.extend(reversed(one.nodes()))
+    return found
+
+
+def eval_mode(node: Expr) -> str:
+    """ANSI, LEGACY or TRY."""
+    context = node.get("evalContext")
+    mode = context["evalMode"] if isinstance(context, Expr) else node.get("evalMode")
+    if isinstance(mode, Expr):
+        mode = mode.cls
+    if not isinstance(mode, str):
+        raise Unsupported(f"the eval mode of {node.cls} is not known")
+    return mode
+
+
+_IGNORED = ("qualifier", "metadata", "resultId", "nullable", "name")
+
+
+def same(node: Any) -> Any:
+    """Equal for expressions that compute the same, as a hashable key."""
+    if isinstance(node, Expr):
+        if node.cls == "AttributeReference":
+            return node.id
+        fields = tuple((name, same(value)) for name, value in node.fields.items() if name not in _IGNORED)
+        return (node.cls, str(node.type), fields)
+    if isinstance(node, list):
+        return tuple(same(item) for item in node)
+    return repr(node) if isinstance(node, dict) else node
+
+
+def attributes(node: Expr) -> set[str]:
+    """The columns that an expression reads, those inside of its subqueries left out."""
+    if node.cls == "AttributeReference":
+        return {node.id}
+    if node.cls == "ScalarSubquery":
+        return set()
+    return set().union(*(attributes(child) for child in node.nodes()))
+
+
+def conjuncts(node: Expr | None) -> list[Expr]:
+    if node is None:
+        return []
+    if node.cls == "And":
+        return [*conjuncts(node["left"]), *conjuncts(node["right"])]
+    return [node]
