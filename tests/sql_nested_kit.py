@@ -16,10 +16,11 @@ import duckdb
 import pyarrow as pa
 
 import sql_expressions_kit as plain_kit
-from firesteel.plan.expr import Names, Unsupported, same, walk
+from firesteel.plan.expr import Unsupported, same, walk
 from firesteel.plan.types import arrow_type, engine_type
 from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.operators.grouping import Grouping, WholeGroups
+from firesteel.sql.operators.rows import Names
 from firesteel.sql.operators.windows import function_text
 from firesteel.sql.plans.catalyst import read_plan
 from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
