@@ -10,7 +10,6 @@ import random
 import sys
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
@@ -19,10 +18,10 @@ import sql_expressions_kit as plain_kit
 from firesteel.plan.expr import Unsupported, same, walk
 from firesteel.plan.types import arrow_type, engine_type
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators.grouping import Grouping, WholeGroups
-from firesteel.sql.operators.rows import Names
-from firesteel.sql.operators.windows import function_text
 from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.steps.grouping import Grouping, WholeGroups
+from firesteel.sql.steps.rows import Names
+from firesteel.sql.steps.windows import function_text
 from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
 from sql_expressions_grammar import table as plain_table
 from sql_plans_kit import version
@@ -375,9 +374,7 @@ def _aggregated(kit, root):
     by = Expressions().text(group[0]) if group else "0"
     texts = []
     for parted in (False, True):
-        grouping = Grouping(
-            SimpleNamespace(names=Names()), Expressions(), {same(one): "fs_key" for one in group}, parted=parted
-        )
+        grouping = Grouping(Names(), Expressions(), {same(one): "fs_key" for one in group}, parted=parted)
         try:
             behind = Expressions(grouping.given)
             final = f"CAST({behind.text(item)} AS {engine_type(item.type)})"

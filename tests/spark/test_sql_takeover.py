@@ -14,7 +14,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.errors import JobExecutionError, UsageError
-from firesteel.sql.planner import RULES
+from firesteel.sql.reader import RULES
 from oracle import tpch
 
 pytestmark = pytest.mark.spark
@@ -199,7 +199,7 @@ def test_the_unknown_stays_on_spark(spark, env, views, query):
 
 @pytest.mark.full
 def test_a_defect_leaves_the_operator_to_spark(spark, env, views, monkeypatch):
-    monkeypatch.setitem(RULES, "Aggregate", lambda planner, node: node.fields["gone"])
+    monkeypatch.setitem(RULES, "Aggregate", lambda reader, node: node.fields["gone"])
     frame = spark.sql("SELECT k, max(d) AS d FROM edges GROUP BY k")
     stream = env.from_dataframe(frame)
     assert "Aggregate: a defect of Firesteel stopped it (KeyError" in stream.explain()

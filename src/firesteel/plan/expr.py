@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -102,3 +103,23 @@ def conjuncts(node: Expr | None) -> list[Expr]:
     if node.cls == "And":
         return [*conjuncts(node["left"]), *conjuncts(node["right"])]
     return [node]
+
+
+def column(id: str, kind: Any) -> Expr:
+    """An expression that is a column of its input."""
+    return Expr("AttributeReference", {"exprId": id.removeprefix("c")}, kind)
+
+
+def replaced(value: Any, by: Callable[[Expr], Expr | None]) -> Any:
+    """An expression, or a list of them, with some parts replaced. ``by``: what takes a part's place; None: it is looked into."""
+    if isinstance(value, list):
+        return [replaced(one, by) for one in value]
+    if not isinstance(value, Expr):
+        return value
+    other = by(value)
+    if other is not None:
+        return other
+    fields = {name: replaced(field, by) for name, field in value.fields.items()}
+    return (
+        value if all(fields[name] is field for name, field in value.fields.items()) else replace(value, fields=fields)
+    )

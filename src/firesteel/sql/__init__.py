@@ -1,5 +1,5 @@
-"""DataFrames as jobs: Spark's optimised logical plan becomes steps whose tasks run queries on an embedded engine.
+"""DataFrames as jobs: Spark's optimised logical plan becomes relations, and these become steps.
 
-Begin with ``takeover`` (a DataFrame to a pipeline) and ``planner`` (which operator has which rule). ``plans`` reads Spark's plans,
-``operators`` makes steps of them; ``render`` writes their expressions. Whatever no rule knows stays on Spark.
+Begin with ``takeover`` (a DataFrame to a pipeline) and ``reader`` (which operator has which rule). ``plans`` reads Spark's plans,
+``operators``, ``scans`` and ``python`` make relations, ``steps`` makes their steps. Whatever no rule knows stays on Spark.
 """

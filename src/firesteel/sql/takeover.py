@@ -10,9 +10,9 @@ import pyarrow as pa
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.types import quoted
-from firesteel.sql.operators.rows import Rows
-from firesteel.sql.planner import Planner
 from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.reader import Reader
+from firesteel.sql.steps.steps import Steps
 
 
 def take_over(
@@ -25,16 +25,12 @@ def take_over(
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
-    catalyst = read_plan(dataframe)
-    planner = Planner(catalyst, env, dict(streams or {}))
-    rows = planner.rows(catalyst.root)
-    if not planner.taken:
-        raise Unsupported("; ".join(planner.left) or "it reads nothing")
-    return _under(rows, schema, place, catalyst.output_of(catalyst.root)), planner.left
-
-
-def _under(rows: Rows, schema: pa.Schema, place: str, output: list[Any]) -> Pipeline:
-    """The columns under the DataFrame's names and types."""
-    items = ", ".join(f"{a.id} AS {quoted(name)}" for a, name in zip(output, schema.names, strict=True))
-    columns = {name: rows.columns[a.id] for a, name in zip(output, schema.names, strict=True)}
-    return rows.selecting(items, columns, "select").step(schema, place)
+    catalyst, steps = read_plan(dataframe), Steps(env)
+    reader = Reader(catalyst, steps.rows, dict(streams or {}))
+    rows = steps.rows(reader.relation(catalyst.root))
+    if not reader.taken:
+        raise Unsupported("; ".join(reader.left) or "it reads nothing")
+    named = list(zip(catalyst.output_of(catalyst.root), schema.names, strict=True))
+    items = ", ".join(f"{a.id} AS {quoted(name)}" for a, name in named)
+    columns = {name: rows.columns[a.id] for a, name in named}
+    return rows.selecting(items, columns, "select").step(schema, place), reader.left

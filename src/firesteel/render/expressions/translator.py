@@ -5,7 +5,7 @@ A class that is not in ``RULES``, or a type or mode that its rule does not name,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import carried, checked_inside, element_of
@@ -42,7 +42,7 @@ class Expressions:
             raise Unsupported("an expression as long as this is not taken over")
         return text
 
-    def texts(self, nodes: list[Expr]) -> list[str]:
+    def texts(self, nodes: Iterable[Expr]) -> list[str]:
         return [self.text(node) for node in nodes]
 
     def inside(self, variables: dict[int, str]) -> Expressions:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from firesteel.api.connectors import reading
-from firesteel.api.steps.pipeline import Pipeline
-from firesteel.compile.stream_graph import SourceStep, StreamNode
 from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
 from firesteel.errors import UsageError
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import quoted
-from firesteel.sql.operators.rows import Rows, schema_of
+from firesteel.plan.relation import Relation, Scan, Values, schema_of
 from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.scans import lines, orc, parquet
 from firesteel.sql.scans.chosen import Chosen
 from firesteel.sql.scans.columns import Columns, columns_of
 from firesteel.sql.scans.hints import hints
 from firesteel.sql.scans.listing import listed
-from firesteel.sql.scans.nested_columns import fitted
 
 if TYPE_CHECKING:
-    from firesteel.sql.planner import Planner
+    from firesteel.sql.reader import Reader
 
 _INDEXES = ("InMemoryFileIndex", "CatalogFileIndex")
 _LISTING = {"path", "paths", "basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter"}
@@ -38,7 +33,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
 """Settings of the session, and their values with which files are read by all alike."""
 
 
-def relation(planner: Planner, node: Operator) -> Rows:
+def relation(reader: Reader, node: Operator) -> Relation:
     """Rows of files. Raises Unsupported."""
     files = node["relation"]
     if not isinstance(files, Expr) or files.cls != "HadoopFsRelation" or node["isStreaming"]:
@@ -46,69 +41,59 @@ def relation(planner: Planner, node: Operator) -> Rows:
     if files["index"] not in _INDEXES:
         raise Unsupported("this way of reading files is Spark's own")
     options = {name.lower(): value for name, value in files["options"] if name.lower() not in _LISTING}
-    columns = columns_of(files, planner.wanted(node), planner.setting("spark.sql.caseSensitive") == "true")
-    chosen = planner.chosen.get(node.handle, Chosen(node.handle))
-    _check_settings(planner, _SETTINGS)
-    make = _maker(planner, files, options, columns, chosen)
-    found = listed(planner.catalyst.files_of(node, chosen.filters), columns.partitions)
+    columns = columns_of(files, reader.wanted(node), reader.setting("spark.sql.caseSensitive") == "true")
+    chosen = reader.chosen.get(node.handle, Chosen(node.handle))
+    _check_settings(reader, _SETTINGS)
+    make = _maker(reader, files, options, columns, chosen)
+    found = listed(reader.catalyst.files_of(node, chosen.filters), columns.partitions)
     kinds = {column: kind for column, kind, _ in columns.wanted}
     if not found.found.files:
-        planner.taken += 1
-        return Rows(reading.from_arrow(planner.env, schema_of(kinds).empty_table()), kinds)  # type: ignore[arg-type]
+        reader.taken += 1
+        return Values(kinds, schema_of(kinds).empty_table())
     source = make(found, _name([file.path for file in found.found.files]))
-    planner.taken += 1
-    begun = Pipeline(planner.env, StreamNode(source.name, SourceStep(source), source.schema))  # type: ignore[arg-type]
+    reader.taken += 1
     written = dict(zip([column.name for column in columns.data], source.schema.names, strict=False))
-    names = {column: written.get(name, name) for column, _, name in columns.wanted}
-    items = ", ".join(f"{_value(source.schema, names[column], kind)} AS {column}" for column, kind in kinds.items())
-    # without a projection in between, so that the engine may read the files itself
-    plain = {column: name for column, name in names.items() if not isinstance(kinds[column], dict)}
-    return Rows(begun, kinds).selecting(items, kinds, "scan", passed=plain)
-
-
-def _value(schema: pa.Schema, name: str, kind: Any) -> str:
-    """A column of the source; of a nested one those fields that are wanted."""
-    return fitted(quoted(name), schema.field(name).type, kind) if isinstance(kind, dict) else quoted(name)
+    return Scan(kinds, source, {column: written.get(name, name) for column, _, name in columns.wanted})
 
 
 Make = Callable[[Listed, str], FileSource]
 
 
-def _maker(planner: Planner, files: Expr, options: Mapping[str, str], columns: Columns, chosen: Chosen) -> Make:
+def _maker(reader: Reader, files: Expr, options: Mapping[str, str], columns: Columns, chosen: Chosen) -> Make:
     """Makes the source of listed files. Raises Unsupported, as it does itself."""
     kind = files["format"]
     known = {"ParquetFileFormat": parquet.OPTIONS, "OrcFileFormat": orc.OPTIONS}.get(kind)
     if known is not None and set(options) - known:
         raise Unsupported("this way of reading files is Spark's own")
     if kind == "ParquetFileFormat":
-        _check_settings(planner, parquet.SETTINGS)
-        return lambda found, name: _parquet(planner, found, name, columns, chosen)
+        _check_settings(reader, parquet.SETTINGS)
+        return lambda found, name: _parquet(reader, found, name, columns, chosen)
     if kind == "OrcFileFormat":
-        _check_settings(planner, orc.SETTINGS)
+        _check_settings(reader, orc.SETTINGS)
         return lambda found, name: orc.source(found, name, columns.data)
     if kind in lines.FORMATS:
-        _check_settings(planner, lines.SETTINGS)
+        _check_settings(reader, lines.SETTINGS)
         names = [field["name"] for field in files["data"]["fields"]]
-        return lines.maker(kind, options, columns, names, planner.setting)
+        return lines.maker(kind, options, columns, names, reader.setting)
     raise Unsupported(f"files of the format {kind} are read by Spark")
 
 
-def _check_settings(planner: Planner, expected: Mapping[str, tuple[str, ...]]) -> None:
+def _check_settings(reader: Reader, expected: Mapping[str, tuple[str, ...]]) -> None:
     for name, values in expected.items():
-        if planner.setting(name).upper() not in map(str.upper, values):
+        if reader.setting(name).upper() not in map(str.upper, values):
             raise Unsupported(f"{name} is Spark's own")
 
 
-def _parquet(planner: Planner, found: Listed, name: str, columns: Columns, chosen: Chosen) -> ParquetSource:
+def _parquet(reader: Reader, found: Listed, name: str, columns: Columns, chosen: Chosen) -> ParquetSource:
     """Footers are read once, however often the query names the table."""
 
-    reading = parquet.Reading.by(planner.catalyst.version, planner.setting)
+    reading = parquet.Reading.by(reader.catalyst.version, reader.setting)
 
     def agreed(footers: list[Footer]) -> pa.Schema:
         return parquet.agreed(footers, columns.data, reading)
 
     try:
-        source = ParquetSource.of_listed(found, name, agreed, planner.footers)
+        source = ParquetSource.of_listed(found, name, agreed, reader.footers)
     except UsageError as error:
         raise Unsupported(f"the files cannot be read here: {error}") from error
     written = dict(zip([column.name for column in columns.data], source.schema.names, strict=False))

@@ -1,24 +1,23 @@
-"""Operators of Spark's plan that call Python functions, as steps between those of the engine: no row passes through the JVM."""
+"""Operators of Spark's plan that call Python functions, as relations: no row passes through the JVM."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.plan.expr import Expr, Unsupported, same, walk
-from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of, engine_type
-from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators import grouping, windows
-from firesteel.sql.operators.relational import projected
-from firesteel.sql.operators.rows import Columns, Rows, schema_of
+from firesteel.plan.expr import Expr, Unsupported, column, replaced, same, walk
+from firesteel.plan.relation import Columns, Project, Python, Relation, schema_of
+from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of
+from firesteel.sql import operators
 from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.plans.python_functions import PythonSettings, broadcasts_of, command_of, python_settings
+from firesteel.sql.steps.rows import Rows
 from firesteel.task.functions.spark_functions import PICKLED_ROWS, PickledFunction, SparkFunctions
 from firesteel.task.functions.spark_steps import (
     AggregateBySpark,
@@ -31,7 +30,8 @@ from firesteel.task.functions.spark_steps import (
 )
 
 if TYPE_CHECKING:
-    from firesteel.sql.planner import Planner
+    from firesteel.sql.reader import Reader
+    from firesteel.sql.steps.steps import Steps
 
 # PySpark's numbers of the kinds of functions
 _ROW_BY_ROW = 101
@@ -58,81 +58,89 @@ _Grouped = GroupsBySpark | CoGroupsBySpark | AggregateBySpark | WindowBySpark
 # --- functions of rows ----------------------------------------------------------------------------------------------------------
 
 
-def map_batches(planner: Planner, node: Operator) -> Rows:
+def map_batches(reader: Reader, node: Operator) -> Relation:
     """``mapInArrow``, ``mapInPandas``."""
     if node["isBarrier"] or node["profile"] is not None:
         raise Unsupported("a stage of its own kind (barrier, profile) is Spark's")
     udf = node["functionExpr"]
     if udf.cls != "PythonUDF" or udf["evalType"] not in (_PANDAS_MAP, _ARROW_MAP):
         raise Unsupported("this kind of Python function is not taken over")
-    caller = _Caller.of(planner)
-    rows = planner.rows(node["child"])
+    caller = _Caller.of(reader)
+    child, columns = reader.relation(node["child"]), _columns(node["output"])
     functions = caller.functions([udf], [PickledFunction(caller.commands(udf))], _answer(node["output"]))
-    schema = schema_of(_columns(node["output"]))
-    step = MapBySpark(f"{_METHOD[udf['evalType']]}({udf['name']})", functions, caller.seen(udf["children"]), schema)
-    return Rows(_chained(rows.step(), step, [udf]), _columns(node["output"]))
+    name, schema = f"{_METHOD[udf['evalType']]}({udf['name']})", schema_of(columns)
+    step = MapBySpark(name, functions, caller.seen(udf["children"]), schema)
+    return Python((child,), columns, _calling(step, [udf], columns))
 
 
-def evaluate(planner: Planner, node: Operator) -> Rows:
+def evaluate(reader: Reader, node: Operator) -> Relation:
     """Scalar UDFs: their arguments by the engine, then their results beside the rows."""
     udfs, results = node["udfs"], node["resultAttrs"]
     if any(udf.cls != "PythonUDF" or udf["evalType"] not in _SCALARS for udf in udfs):
         raise Unsupported("this kind of Python function is not taken over")
-    caller = _Caller.of(planner)
-    rows = planner.rows(node["child"])
+    caller = _Caller.of(reader)
+    child = reader.relation(node["child"])
     called = [caller.called(udf) for udf in udfs]
-    columns = {**rows.columns, **_columns(results)}
+    columns = {**child.columns, **_columns(results)}
     functions = caller.functions(udfs, called, _answer(results))
     if functions.kind == PICKLED_ROWS:
         caller.check_pickled()
     step = EvaluateBySpark(
-        f"udf({functions.name})", functions, caller.seen_arguments(), tuple(rows.columns), schema_of(columns)
+        f"udf({functions.name})", functions, caller.seen_arguments(), tuple(child.columns), schema_of(columns)
     )
-    pipeline = caller.beside(rows).step()
-    kept = {name: name for name in rows.columns}
-    return Rows(_chained(pipeline, step, udfs, kept), columns)
+    kept = {name: name for name in child.columns}
+    return Python((caller.beside(child),), columns, _calling(step, udfs, columns, kept))
 
 
-def _chained(
-    before: Pipeline, step: MapBySpark | EvaluateBySpark, udfs: list[Expr], kept: Columns | None = None
-) -> Pipeline:
-    """The pipeline with this step behind it; of functions that may give other rows when they run again, it says so."""
-    made = before.then(step.name, ChainedStep(step, kept), step.schema, "")
-    if all(udf["udfDeterministic"] for udf in udfs):
-        return made
-    return made.at(replace(made.node, config=StepConfig(deterministic=False)))
+def _calling(
+    step: MapBySpark | EvaluateBySpark, udfs: list[Expr], columns: Columns, kept: Columns | None = None
+) -> Callable[[Steps, Rows], Rows]:
+    """This step behind others; of functions that may give other rows when they run again, it says so."""
+
+    def made(_: Steps, rows: Rows) -> Rows:
+        after = _seen_all(rows).step().then(step.name, ChainedStep(step, kept), step.schema, "")
+        if not all(udf["udfDeterministic"] for udf in udfs):
+            after = after.at(replace(after.node, config=StepConfig(deterministic=False)))
+        return Rows(after, columns)
+
+    return made
+
+
+def _seen_all(rows: Rows) -> Rows:
+    """The same, of which no row is left out before the function has seen it."""
+    return rows if rows.query is None else replace(rows, origins={}, raises=True)
 
 
 # --- functions of groups ----------------------------------------------------------------------------------------------------------
 
 
-def map_groups(planner: Planner, node: Operator) -> Rows:
+def map_groups(reader: Reader, node: Operator) -> Relation:
     """``applyInPandas``, ``applyInArrow``."""
     udf, keys = node["functionExpr"], node["groupingAttributes"]
     if udf.cls != "PythonUDF" or udf["evalType"] not in _GROUPS:
         raise Unsupported("this kind of Python function is not taken over")
-    caller = _Caller.of(planner)
-    rows = planner.rows(node["child"])
-    columns, offsets = _group_columns(planner, node["child"], len(keys))
+    caller = _Caller.of(reader)
+    child = reader.relation(node["child"])
+    columns, offsets = _group_columns(reader, node["child"], len(keys))
     called = PickledFunction(caller.commands(udf), offsets)
     functions = caller.functions([udf], [called], _answer(node["output"]))
     out = _columns(node["output"])
     step = GroupsBySpark(
         f"{_METHOD[udf['evalType']]}({udf['name']})", functions, caller.seen(columns), _keys(keys), schema_of(out)
     )
-    return _by_groups([rows], step, out, None)
+    return _by_groups((child,), step, out, None)
 
 
-def map_cogroups(planner: Planner, node: Operator) -> Rows:
+def map_cogroups(reader: Reader, node: Operator) -> Relation:
     """``cogroup(...).applyInPandas``, ``.applyInArrow``."""
     udf = node["functionExpr"]
     if udf.cls != "PythonUDF" or udf["evalType"] not in _COGROUPS:
         raise Unsupported("this kind of Python function is not taken over")
-    caller = _Caller.of(planner)
+    caller = _Caller.of(reader)
     sides = [(node["left"], node["leftGroupingLen"]), (node["right"], node["rightGroupingLen"])]
-    rows = [planner.rows(side) for side, _ in sides]
-    seen = [_group_columns(planner, side, n) for side, n in sides]
-    keys = [planner.catalyst.output_of(side)[:n] for side, n in sides]
+    inputs = tuple(reader.relation(side) for side, _ in sides)
+    seen = [_group_columns(reader, side, n) for side, n in sides]
+    keys = [reader.catalyst.output_of(side)[:n] for side, n in sides]
     if [checked(key.type) for key in keys[0]] != [checked(key.type) for key in keys[1]]:
         raise Unsupported("groups by keys of two types are not taken over")
     called = PickledFunction(caller.commands(udf), seen[0][1] + seen[1][1])
@@ -145,44 +153,54 @@ def map_cogroups(planner: Planner, node: Operator) -> Rows:
         (_keys(keys[0]), _keys(keys[1])),
         schema_of(out),
     )
-    return _by_groups(rows, step, out, None)
+    return _by_groups(inputs, step, out, None)
 
 
-def aggregate(planner: Planner, node: Operator) -> Rows:
+def aggregate(reader: Reader, node: Operator) -> Relation:
     """Aggregating UDFs; other aggregations are the engine's."""
     found = {same(part): part for item in node["aggregateExpressions"] for part in _calls(item, "AggregateExpression")}
     if not found:
-        return grouping.aggregate(planner, node)
-    caller = _Caller.of(planner)
-    rows = planner.rows(node["child"])
-    keys: dict[Any, str] = {}
-    new: dict[str, tuple[str, str]] = {}
+        return operators.aggregate(reader, node)
+    caller = _Caller.of(reader)
+    child = reader.relation(node["child"])
+    known: dict[Any, Expr] = {}
     kinds: Columns = {}
+    new: dict[str, Expr] = {}
     for one in node["groupingExpressions"]:
-        name = one.id if one.cls == "AttributeReference" else planner.names.new("g")
-        keys[same(one)], kinds[name] = name, checked(one.type)
-        if kinds[name] in FLOATS:
+        name, kind = one.id if one.cls == "AttributeReference" else reader.new(), checked(one.type)
+        if kind in FLOATS:
             raise Unsupported("groups by floating-point numbers are Spark's")
-        if name not in rows.columns:
-            new[name] = (Expressions().text(one), kinds[name])
+        known[same(one)], kinds[name] = column(name, kind), kind
+        if name not in child.columns:
+            new[name] = one
     udfs = [_aggregating(part) for part in found.values()]
-    results = {key: planner.names.new("u") for key in found}
+    results = {key: column(reader.new(), part.type) for key, part in found.items()}
     called = [caller.called(udf) for udf in udfs]
-    answer = pa.schema([pa.field(results[key], arrow_type(part.type)) for key, part in found.items()])
+    answer = pa.schema([pa.field(one.id, arrow_type(one.type)) for one in results.values()])
     functions = caller.functions(udfs, called, answer)
-    out = {**kinds, **{results[key]: checked(part.type) for key, part in found.items()}}
+    out = {**kinds, **{one.id: checked(one.type) for one in results.values()}}
     step = AggregateBySpark(
         f"aggregate({functions.name})", functions, caller.seen_arguments(), tuple(kinds), schema_of(out)
     )
-    grouped = _by_groups([caller.beside(rows.adding(new, "groups"))], step, out, tuple(kinds))
-    return projected(planner, grouped, node["aggregateExpressions"], lambda one: {**keys, **results}.get(same(one)))
+    grouped = _by_groups((caller.beside(_adding(child, new)),), step, out, tuple(kinds))
+    known |= results
+    return operators.projected(reader, grouped, _named(node["aggregateExpressions"], known))
 
 
-def window(planner: Planner, node: Operator) -> Rows:
+def _named(items: list[Expr], known: dict[Any, Expr]) -> list[Expr]:
+    """The items, with columns in the place of what is known by then, each under its own name."""
+    found: list[Expr] = []
+    for item in items:
+        value = replaced(item["child"] if item.cls == "Alias" else item, lambda part: known.get(same(part)))
+        found.append(Expr("Alias", {"child": value, "exprId": item["exprId"]}, item.type))
+    return found
+
+
+def window(reader: Reader, node: Operator) -> Relation:
     """Aggregating UDFs over whole partitions; other windows are the engine's."""
     calls = [part for item in node["windowExpressions"] for part in _calls(item, "WindowExpression")]
     if not calls:
-        return windows.window(planner, node)
+        return operators.window(reader, node)
     items = [item["child"] for item in node["windowExpressions"]]
     if any(item.cls != "WindowExpression" for item in items) or len(calls) != len(items):
         raise Unsupported("Python functions beside others in a window are not taken over")
@@ -190,19 +208,18 @@ def window(planner: Planner, node: Operator) -> Rows:
     ends = {(frame["lower"].cls, frame["upper"].cls) for frame in frames if frame.cls == "SpecifiedWindowFrame"}
     if ends != {("UnboundedPreceding", "UnboundedFollowing")} or node["orderSpec"]:
         raise Unsupported("a Python function of a part of a window, or of one in an order, is not taken over")
-    caller = _Caller.of(planner)
-    rows = planner.rows(node["child"])
+    caller = _Caller.of(reader)
+    child = reader.relation(node["child"])
     udfs = [_aggregating(item["windowFunction"]) for item in items]
     called = [caller.called(udf) for udf in udfs]
     answer = pa.schema([pa.field(item.id, arrow_type(item.type)) for item in node["windowExpressions"]])
     functions = caller.functions(udfs, called, answer, window=True)
-    inputs = caller.beside(rows)
-    out = {**rows.columns, **{item.id: checked(item.type) for item in node["windowExpressions"]}}
+    out = {**child.columns, **{item.id: checked(item.type) for item in node["windowExpressions"]}}
     keys = _keys(node["partitionSpec"])
     step = WindowBySpark(
-        f"window({functions.name})", functions, caller.seen_arguments(), keys, tuple(rows.columns), schema_of(out)
+        f"window({functions.name})", functions, caller.seen_arguments(), keys, tuple(child.columns), schema_of(out)
     )
-    return _by_groups([inputs], step, out, keys)
+    return _by_groups((caller.beside(child),), step, out, keys)
 
 
 def _calls(node: Expr, cls: str) -> list[Expr]:
@@ -220,9 +237,9 @@ def _aggregating(node: Expr) -> Expr:
     return udf
 
 
-def _group_columns(planner: Planner, child: Operator, n: int) -> tuple[list[Expr], tuple[int, ...]]:
+def _group_columns(reader: Reader, child: Operator, n: int) -> tuple[list[Expr], tuple[int, ...]]:
     """The columns that a function of groups gets, and how PySpark is told which are keys: the first ``n`` of the child's."""
-    output = planner.catalyst.output_of(child)
+    output = reader.catalyst.output_of(child)
     keys, values = output[:n], output[n:]
     ids = [one.id for one in values]
     apart = [key for key in keys if key.id not in ids]
@@ -238,13 +255,26 @@ def _keys(nodes: list[Expr]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.id for node in nodes))
 
 
-def _by_groups(inputs: list[Rows], step: _Grouped, columns: Columns, kept: tuple[str, ...] | None) -> Rows:
+def _by_groups(
+    inputs: tuple[Relation, ...], step: _Grouped, columns: Columns, kept: tuple[str, ...] | None
+) -> Relation:
     """A step on whole groups; without keys one subtask has all rows."""
     ship = ShipStrategy.HASH if step.keys[0] else ShipStrategy.GLOBAL
-    pipelines = [one.step() for one in inputs]
-    edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(pipelines, step.keys, strict=True))
-    work = KeyedStep(step, step, step.keys, kept or None)
-    return Rows(pipelines[0].at(StreamNode(step.name, work, step.schema, edges)), columns)
+
+    def made(_: Steps, *rows: Rows) -> Rows:
+        pipelines = [_seen_all(one).step() for one in rows]
+        edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(pipelines, step.keys, strict=True))
+        work = KeyedStep(step, step, step.keys, kept or None)
+        return Rows(pipelines[0].at(StreamNode(step.name, work, step.schema, edges)), columns)
+
+    return Python(inputs, columns, made)
+
+
+def _adding(child: Relation, new: dict[str, Expr]) -> Relation:
+    """The rows with these columns behind their own."""
+    if not new:
+        return child
+    return Project(child, {**{name: column(name, kind) for name, kind in child.columns.items()}, **new})
 
 
 # --- what all have in common ------------------------------------------------------------------------------------------------------
@@ -252,18 +282,18 @@ def _by_groups(inputs: list[Rows], step: _Grouped, columns: Columns, kept: tuple
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Functions of one operator on their way into a step. ``arguments``: (column, text, type) of each distinct argument."""
+    """Functions of one operator on their way into a step. ``arguments``: each distinct argument, and its column."""
 
-    planner: Planner
+    reader: Reader
     known: PythonSettings
-    arguments: dict[Any, tuple[str, str, str]]
+    arguments: dict[Any, tuple[str, Expr]]
 
     @classmethod
-    def of(cls, planner: Planner) -> _Caller:
-        return cls(planner, python_settings(planner.catalyst.session), {})
+    def of(cls, reader: Reader) -> _Caller:
+        return cls(reader, python_settings(reader.catalyst.session), {})
 
     def commands(self, udf: Expr) -> tuple[bytes, ...]:
-        return (command_of(udf["func"], self.planner.catalyst.session),)
+        return (command_of(udf["func"], self.reader.catalyst.session),)
 
     def called(self, udf: Expr) -> PickledFunction:
         """The function with its arguments, which are columns of the engine; of one that is called on another, both."""
@@ -283,27 +313,26 @@ class _Caller:
     def _number(self, node: Expr) -> int:
         key = same(node)
         if key not in self.arguments:
-            text = Expressions().text(node)
-            self.arguments[key] = (self.planner.names.new("a"), text, checked(node.type))
+            checked(node.type)
+            self.arguments[key] = self.reader.new(), node
         return list(self.arguments).index(key)
 
     def check_pickled(self) -> None:
         """Raises Unsupported for arguments of which pickling would make something else than we do."""
-        kinds = [kind for _, _, kind in self.arguments.values()]
+        kinds = [checked(one.type) for _, one in self.arguments.values()]
         if any((decimal_of(kind) or (0, 0))[1] > _PLAIN_SCALE for kind in kinds):
             raise Unsupported(f"a Python function of decimals with more than {_PLAIN_SCALE} places is not taken over")
         if "binary" in kinds and self.known.settings.get("spark.sql.execution.pyspark.binaryAsBytes") != "true":
             raise Unsupported("a Python function of bytearrays is not taken over")
 
-    def beside(self, rows: Rows) -> Rows:
+    def beside(self, child: Relation) -> Relation:
         """The rows with the arguments behind their own columns."""
-        arguments = self.arguments.values()
-        new = {name: (f"CAST({text} AS {engine_type(kind)})", kind) for name, text, kind in arguments}
-        return rows.adding(new, "arguments", raises=True)
+        return _adding(child, dict(self.arguments.values()))
 
     def seen_arguments(self) -> Seen:
-        fields = [pa.field(f"_{i}", self._shown(kind)) for i, (_, _, kind) in enumerate(self.arguments.values())]
-        return Seen(tuple(name for name, _, _ in self.arguments.values()), pa.schema(fields))
+        arguments = self.arguments.values()
+        fields = [pa.field(f"_{i}", self._shown(checked(one.type))) for i, (_, one) in enumerate(arguments)]
+        return Seen(tuple(name for name, _ in arguments), pa.schema(fields))
 
     def seen(self, attributes: list[Expr]) -> Seen:
         """These columns, under their names."""
@@ -347,14 +376,14 @@ class _Caller:
             by_name=self.known.by_name and kind in (_PANDAS_MAP, _ARROW_MAP),
             max_rows=self.known.max_rows,
             max_bytes=self.known.max_bytes,
-            broadcasts=broadcasts_of(inner, self.planner.catalyst.session),
+            broadcasts=broadcasts_of(inner, self.reader.catalyst.session),
         )
 
     def _input_type(self) -> str:
         """Spark's JSON of the arguments' types."""
         fields = [
-            {"name": f"_{i}", "type": kind, "nullable": True, "metadata": {}}
-            for i, (_, _, kind) in enumerate(self.arguments.values())
+            {"name": f"_{i}", "type": checked(one.type), "nullable": True, "metadata": {}}
+            for i, (_, one) in enumerate(self.arguments.values())
         ]
         return json.dumps({"type": "struct", "fields": fields})
 

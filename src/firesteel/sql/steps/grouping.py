@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported, same, walk
+from firesteel.plan.expr import Expr, same
 from firesteel.plan.raising import any_raises
-from firesteel.plan.types import FLOATS, carried, checked, engine_type
+from firesteel.plan.relation import Aggregate, Columns
+from firesteel.plan.types import FLOATS, checked, engine_type
 from firesteel.render.expressions.aggregates import (
     Parts,
     collected,
@@ -20,20 +20,17 @@ from firesteel.render.expressions.aggregates import (
 )
 from firesteel.render.expressions.statistics import unordered_list
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators.distincts import picked_by_max
-from firesteel.sql.operators.relational import projected
-from firesteel.sql.operators.rows import Columns, Rows, by_keys
-from firesteel.sql.plans.catalyst import Operator
+from firesteel.sql.steps.rows import Names, Rows, by_keys
 
 if TYPE_CHECKING:
-    from firesteel.sql.planner import Planner
+    from firesteel.sql.steps.steps import Steps
 
 
 @dataclass(slots=True)
 class Grouping:
     """An aggregation being written. ``groups``: column by grouping expression."""
 
-    planner: Planner
+    names: Names
     x: Expressions
     """On the input."""
     groups: dict[Any, str]
@@ -86,7 +83,7 @@ class Grouping:
         for text, kind in parts.partial:
             name = next((n for n, known in self.partial.items() if known == (text, kind)), None)
             if name is None:
-                name = self.planner.names.new("p")
+                name = self.names.new("p")
                 self.partial[name] = (text, kind)
             names.append(name)
         return parts.final.format(*names)
@@ -96,46 +93,33 @@ class WholeGroups(Exception):
     """An aggregate cannot be parted."""
 
 
-def aggregate(planner: Planner, node: Operator) -> Rows:
-    return aggregate_of(planner, node, planner.rows(node["child"]))
-
-
-def aggregate_of(planner: Planner, node: Operator, rows: Rows) -> Rows:
-    """The aggregation of these rows."""
-    node = picked_by_max(node)
-    if any(map(_has_subquery, node["aggregateExpressions"])):
-        return _with_subqueries(planner, node, rows)
+def aggregate(steps: Steps, relation: Aggregate) -> Rows:
+    rows = steps.rows(relation.child)
     try:
-        return _aggregated(planner, node, rows, parted=True)
+        return _aggregated(steps, relation, rows, parted=True)
     except WholeGroups:
-        return _aggregated(planner, node, rows, parted=False)
+        return _aggregated(steps, relation, rows, parted=False)
 
 
-def _aggregated(planner: Planner, node: Operator, rows: Rows, parted: bool) -> Rows:
+def _aggregated(steps: Steps, relation: Aggregate, rows: Rows, parted: bool) -> Rows:
     x = Expressions()
     groups: dict[Any, str] = {}
     kinds: Columns = {}
     texts: dict[str, str] = {}
-    for expression in node["groupingExpressions"]:
+    for expression in relation.groups:
         kind, text = checked(expression.type), x.text(expression)
         column = expression.cls == "AttributeReference" and kind not in FLOATS
-        name = expression.id if column else planner.names.new("g")
+        name = expression.id if column else steps.names.new("g")
         groups[same(expression)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
-    grouping = Grouping(planner, x, groups, parted=parted)
-    out: list[str] = []
-    columns: Columns = {}
+    grouping = Grouping(steps.names, x, groups, parted=parted)
+    columns = relation.columns
     behind = Expressions(grouping.given)
-    for item in node["aggregateExpressions"]:
-        if item.id in columns:  # Spark may name a group twice
-            continue
-        kind = carried(item.type)
-        columns[item.id] = kind
-        out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")
-    groups_raise = any_raises(node["groupingExpressions"])
-    if not columns:
-        return _rows_of_groups(planner, rows, kinds, texts, groups_raise)
-    raises = groups_raise or any_raises(node["aggregateExpressions"])
+    out = [
+        f"CAST({behind.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
+    ]
+    groups_raise = any_raises(relation.groups)
+    raises = groups_raise or any_raises(relation.items.values())
     by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
     keys = tuple(kinds)
     kept = keys if set(keys) <= set(columns) else None
@@ -144,7 +128,7 @@ def _aggregated(planner: Planner, node: Operator, rows: Rows, parted: bool) -> R
         items = [f"{text} AS {name}" for name, text in texts.items()]
         items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
         if not before:
-            return _constants(planner, rows, out, columns)
+            return _constants(steps, rows, out, columns)
         tail = f"GROUP BY {', '.join(texts.values())}" if kinds else ""
         passed = {name: name for name, text in texts.items() if text == name}
         local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed, raises=raises)
@@ -154,67 +138,13 @@ def _aggregated(planner: Planner, node: Operator, rows: Rows, parted: bool) -> R
     return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept, raises=raises)
 
 
-def _with_subqueries(planner: Planner, node: Operator, rows: Rows) -> Rows:
-    """Groups and aggregates first; what is computed of them and of subqueries in a step behind."""
-    inner: dict[Any, Expr] = {}
-    groups = {same(one) for one in node["groupingExpressions"]}
-
-    def apart(part: Expr) -> Expr | None:
-        key = same(part)
-        if part.cls != "AggregateExpression" and key not in groups:
-            return None
-        if key not in inner:
-            number = planner.names.new("a")
-            inner[key] = Expr("Alias", {"child": part, "exprId": number, "name": number}, part.type)
-        return inner[key]
-
-    for item in node["aggregateExpressions"]:
-        _find(item, apart)
-    items = list(inner.values())
-    if not items or any(map(_has_subquery, items)):
-        raise Unsupported("a subquery inside of an aggregate is not taken over")
-    fields = {**node.fields, "aggregateExpressions": items}
-    grouped = aggregate_of(planner, Operator(node.cls, fields, handle=node.handle), rows)
-
-    def given(part: Expr) -> str | None:
-        found = inner.get(same(part))
-        return None if found is None else found.id
-
-    return projected(planner, grouped, node["aggregateExpressions"], given)
-
-
-def _has_subquery(node: Expr) -> bool:
-    return any(part.cls == "ScalarSubquery" for part in walk(node))
-
-
-def _find(node: Expr, visit: Callable[[Expr], Expr | None]) -> None:
-    if node.cls != "ScalarSubquery" and visit(node) is None:
-        for child in node.nodes():
-            _find(child, visit)
-
-
 def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str], raises: bool) -> Rows:
     return rows.adding({n: (texts[n], kind) for n, kind in kinds.items() if n not in rows.columns}, "groups", raises)
 
 
-def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str], raises: bool) -> Rows:
-    """One row for each group, of which nothing is wanted but the number."""
-    name = planner.names.new("one")
-    one = f"CAST(1 AS INTEGER) AS {name}"
-    if not kinds:
-        return _constants(planner, rows, [one], {name: "integer"})
-    items = ", ".join(f"{text} AS {n}" for n, text in texts.items())
-    by = f"GROUP BY {', '.join(texts.values())}"
-    local = rows.selecting(items, kinds, "partial aggregate", by, raises=raises)
-    names = ", ".join(kinds)
-    query = f"SELECT {names}, {one} FROM input0 GROUP BY {names}"
-    columns = {**kinds, name: "integer"}
-    return by_keys([local.step()], [tuple(kinds)], query, columns, "sql(aggregate)", tuple(kinds), raises=raises)
-
-
-def _constants(planner: Planner, rows: Rows, out: list[str], columns: Columns) -> Rows:
+def _constants(steps: Steps, rows: Rows, out: list[str], columns: Columns) -> Rows:
     """One row of constants, whatever the input has. The input is read all the same: it may raise an error of Spark's."""
-    name = planner.names.new("rows")
+    name = steps.names.new("rows")
     local = rows.selecting(f"count(*) AS {name}", {name: "long"}, "partial aggregate")
     query = f"SELECT {', '.join(out)} FROM input0 HAVING count(*) > 0"
     return by_keys([local.step()], [()], query, columns, "sql(one row)", None)

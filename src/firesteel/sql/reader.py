@@ -1,24 +1,22 @@
-"""Operators of Spark's plan to rows and steps: one rule for each class, in ``RULES``.
+"""Operators of Spark's plan as relations: one rule for each class, in ``RULES``.
 
 A class without a rule, or a rule that raises Unsupported, leaves the operator and what is below it to Spark, whose rows come in as a
-source.
+relation of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firesteel.api.connectors import reading
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
-from firesteel.plan.expr import Expr, Unsupported, walk
-from firesteel.plan.types import carried, fields_of
-from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators import generating, joins, limits, python, relational
-from firesteel.sql.operators.rows import Names, Rows
+from firesteel.plan.expr import Expr, Unsupported, column, replaced, walk
+from firesteel.plan.relation import BySpark, Columns, Project, Relation, Shared
+from firesteel.plan.types import carried
+from firesteel.sql import operators, python
 from firesteel.sql.plans.catalyst import Catalyst, Operator
 from firesteel.sql.plans.repeated import repeated
 from firesteel.sql.plans.wanted import Wanted, wanted_columns
@@ -36,28 +34,31 @@ class _LeftWith(Unsupported):
 
 
 @dataclass(slots=True)
-class Planner:
-    """One query on its way into an environment. ``left``: what goes to Spark, and why."""
+class Reader:
+    """One query on its way to relations. ``left``: what goes to Spark, and why.
+
+    ``judge``: takes each relation when its inputs have been judged, and raises Unsupported where it cannot be computed without Spark.
+    ``streams``: of the environment, by the number of the RDD that stands for them.
+    """
 
     catalyst: Catalyst
-    env: object
+    judge: Callable[[Relation], object]
     streams: dict[int, Pipeline] = field(default_factory=dict)
-    """Streams of the environment, by the number of the RDD that stands for them."""
-    names: Names = field(default_factory=Names)
     left: list[str] = field(default_factory=list)
     taken: int = 0
     """Relations that are read without Spark."""
-    _wanted: Wanted = field(init=False)
-    _repeated: dict[int, int] = field(init=False)
-    _computed: dict[int, tuple[list[Expr], Rows]] = field(default_factory=dict)
-    """By the number of the first of equal subtrees: what it gives, as a step."""
-    _subqueries: dict[int, Rows] = field(default_factory=dict)
-    """By the number of the first plan of equal subqueries, each a step."""
     footers: dict[InputFile, Footer] = field(default_factory=dict)
     """Of Parquet files, once read."""
     chosen: dict[int, Chosen] = field(init=False)
     """By the number of a relation."""
+    _wanted: Wanted = field(init=False)
+    _repeated: dict[int, int] = field(init=False)
+    _computed: dict[int, tuple[list[Expr], Relation]] = field(default_factory=dict)
+    """By the number of the first of equal subtrees: its columns, and what it gives."""
+    _subqueries: dict[int, Relation] = field(default_factory=dict)
+    """By the number of the first plan of equal subqueries."""
     _settings: dict[str, str] = field(default_factory=dict)
+    _names: int = 0
 
     def __post_init__(self) -> None:
         self._wanted = wanted_columns(self.catalyst.root)
@@ -68,18 +69,30 @@ class Planner:
         """The attributes of a relation that anything above it reads."""
         return self._wanted.of(relation)
 
-    def rows(self, node: Operator) -> Rows:
+    def setting(self, name: str) -> str:
+        """Of the session."""
+        if name not in self._settings:
+            self._settings[name] = str(self.catalyst.session.conf.get(name))
+        return self._settings[name]
+
+    def new(self) -> str:
+        """The name of a column that Spark's plan does not have."""
+        self._names += 1
+        return f"cn{self._names}"
+
+    # --- relations ----------------------------------------------------------------------------------------------------
+
+    def relation(self, node: Operator) -> Relation:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
         first = self._repeated.get(node.handle)
         if first is None:
-            return self._rows(node)
+            return self._relation(node)
         output = self.catalyst.output_of(node)
         if first not in self._computed:
-            rows = self._rows(node)
-            self._computed[first] = output, Rows(rows.step(), rows.columns)
-        return _renamed(*self._computed[first], output)
+            self._computed[first] = output, self._judged(Shared(self._relation(node)))
+        return self._judged(_renamed(*self._computed[first], output))
 
-    def _rows(self, node: Operator) -> Rows:
+    def _relation(self, node: Operator) -> Relation:
         taken = self.taken
         try:
             return self._by_rule(node)
@@ -94,66 +107,56 @@ class Planner:
         self.taken = taken  # what is below goes to Spark with it
         return self._by_spark(node)
 
-    def _by_rule(self, node: Operator) -> Rows:
+    def _by_rule(self, node: Operator) -> Relation:
         rule = RULES.get(node.cls)
         if rule is None:
             raise Unsupported(f"the operator {node.cls} is not taken over")
         try:
-            return rule(self, node)
+            return self._judged(rule(self, node))
         except (Unsupported, FiresteelError):
             raise
         except Exception as error:
             raise Unsupported(failure(error)) from error
 
-    def expressions(
-        self, sides: list[tuple[str, Pipeline]], given: Callable[[Expr], str | None] | None = None
-    ) -> Expressions:
-        """A translator that puts the subqueries it meets into ``sides``."""
+    def _judged(self, relation: Relation) -> Relation:
+        self.judge(relation)
+        return relation
 
-        def subquery(node: Expr, ordinal: int) -> str:
-            if node["outerAttrs"]:
-                raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
-            plan = unpacked(node["plan"])
-            packed = plan is not node["plan"]
-            number = self._repeated.get(plan.handle, plan.handle)
-            if number not in self._subqueries:
-                rows = self._rows(plan)
-                self._subqueries[number] = Rows(rows.step(), rows.columns)
-            rows = self._subqueries[number]
-            name = f"scalar_{number}"
-            if name not in (known for known, _ in sides):
-                sides.append((name, rows.pipeline))
-            text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"
-            return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
-
-        return Expressions(given, subquery)
-
-    def setting(self, name: str) -> str:
-        """Of the session."""
-        if name not in self._settings:
-            self._settings[name] = str(self.catalyst.session.conf.get(name))
-        return self._settings[name]
-
-    def _by_spark(self, node: Operator) -> Rows:
+    def _by_spark(self, node: Operator) -> Relation:
         for part in walk(node):
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
                 raise Unsupported("; ".join(self.left))  # Spark knows no rows of it
         output = self.catalyst.output_of(node)
-        columns = {a.id: carried(a.type) for a in output}
+        columns: Columns = {a.id: carried(a.type) for a in output}
         if not columns or len(columns) < len(output):
             raise Unsupported(f"{node.cls} has no columns, or one twice")
-        frame = self.catalyst.dataframe_of(node, list(columns))
-        return Rows(reading.from_spark(self.env, "spark", frame), columns)  # type: ignore[arg-type]
+        return self._judged(BySpark(columns, self.catalyst.dataframe_of(node, list(columns))))
+
+    # --- expressions --------------------------------------------------------------------------------------------------
+
+    def expressions(self, nodes: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The same, with relations in the place of the plans of their scalar subqueries."""
+        return tuple(replaced(one, self._of_subquery) for one in nodes)
+
+    def _of_subquery(self, node: Expr) -> Expr | None:
+        if node.cls != "ScalarSubquery":
+            return None
+        if node["outerAttrs"]:
+            raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
+        plan = unpacked(node["plan"])
+        number = self._repeated.get(plan.handle, plan.handle)
+        if number not in self._subqueries:
+            self._subqueries[number] = self._judged(Shared(self._relation(plan)))
+        return Expr(node.cls, {"plan": self._subqueries[number], "packed": plan is not node["plan"]}, node.type)
 
 
-def _renamed(output: list[Expr], rows: Rows, wanted: list[Expr]) -> Rows:
+def _renamed(output: list[Expr], rows: Relation, wanted: list[Expr]) -> Relation:
     """The rows of an equal subtree, under the names of this one's columns."""
     names = {there.id: here.id for here, there in zip(output, wanted, strict=True) if here.id in rows.columns}
     if all(there == here for there, here in names.items()):
         return rows
-    items = ", ".join(f"{here} AS {there}" for there, here in names.items())
-    return rows.selecting(items, {there: rows.columns[here] for there, here in names.items()}, "select", passed=names)
+    return Project(rows, {there: column(here, rows.columns[here]) for there, here in names.items()})
 
 
 def unpacked(plan: Operator) -> Operator:
@@ -169,28 +172,28 @@ def unpacked(plan: Operator) -> Operator:
     return Operator(plan.cls, {**plan.fields, items: columns}, handle=plan.handle)
 
 
-RULES: dict[str, Callable[[Planner, Operator], Rows]] = {
+RULES: dict[str, Callable[[Reader, Operator], Relation]] = {
     "LogicalRelation": relation,
     "Range": range_of,
-    "OneRowRelation": relational.one_row,
-    "LocalRelation": relational.local,
-    "LogicalRDD": relational.stream,
-    "Project": relational.project,
-    "Filter": relational.filter,
-    "Expand": relational.expand,
-    "Sort": relational.sort,
-    "GlobalLimit": limits.limit,
-    "LocalLimit": relational.unchanged,
-    "Offset": limits.offset,
-    "Repartition": relational.unchanged,
-    "RepartitionByExpression": relational.unchanged,
-    "RebalancePartitions": relational.unchanged,
-    "Union": relational.union,
+    "OneRowRelation": operators.one_row,
+    "LocalRelation": operators.local,
+    "LogicalRDD": operators.stream,
+    "Project": operators.project,
+    "Filter": operators.filtered,
+    "Expand": operators.expand,
+    "Sort": operators.sort,
+    "GlobalLimit": operators.limit,
+    "LocalLimit": operators.unchanged,
+    "Offset": operators.offset,
+    "Repartition": operators.unchanged,
+    "RepartitionByExpression": operators.unchanged,
+    "RebalancePartitions": operators.unchanged,
+    "Union": operators.union,
     "Aggregate": python.aggregate,
-    "Join": joins.join,
-    "Generate": generating.generate,
+    "Join": operators.join,
+    "Generate": operators.generate,
     "Window": python.window,
-    "WindowGroupLimit": relational.unchanged,
+    "WindowGroupLimit": operators.unchanged,
     "MapInArrow": python.map_batches,
     "MapInPandas": python.map_batches,
     "ArrowEvalPython": python.evaluate,

@@ -15,11 +15,8 @@ import pyarrow as pa
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.plan.types import arrow_type
+from firesteel.plan.relation import Columns, schema_of
 from firesteel.task.engine.fragments import INPUT, SqlFragment, SqlOfKeys
-
-Columns = dict[str, Any]
-"""Spark's type by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +103,6 @@ class Rows:
         edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
         before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
         return before.then(kind, work, out, place, with_sides=True)
-
-
-def schema_of(columns: Columns) -> pa.Schema:
-    return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
 
 
 def by_keys(  # noqa: PLR0917

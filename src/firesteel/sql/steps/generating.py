@@ -9,33 +9,25 @@ from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.raising import any_raises, may_raise
-from firesteel.plan.types import carried, element_of, engine_type, entry_of, fields_of, said
+from firesteel.plan.relation import Generate
+from firesteel.plan.types import element_of, engine_type, entry_of, fields_of, said
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators.rows import Columns, Rows
-from firesteel.sql.plans.catalyst import Operator
+from firesteel.sql.steps.rows import Rows
 
 if TYPE_CHECKING:
-    from firesteel.sql.planner import Planner
+    from firesteel.sql.steps.steps import Steps
 
 
-def generate(planner: Planner, node: Operator) -> Rows:
-    if node["generator"].cls == "ReplicateRows" and not node["outer"]:
-        return _copies(planner, node)
-    rows, generator = planner.rows(node["child"]), node["generator"]
-    before, places = planner.catalyst.output_of(node["child"]), node["unrequiredChildIndex"]
-    unwanted = {
-        before[i].id for i in places if i < len(before)
-    }  # some places are of columns that Spark has since left out
-    kept: Columns = {name: kind for name, kind in rows.columns.items() if name not in unwanted}
-    output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
-    if set(output) & set(rows.columns):
-        raise Unsupported("a generator whose columns are there already is not taken over")
-    lists, fields = _lists(planner, generator)
-    names = [planner.names.new("u") for _ in lists]
+def generate(steps: Steps, relation: Generate) -> Rows:
+    if relation.generator.cls == "ReplicateRows":
+        return _copies(steps, relation)
+    rows, generator, kept, output = steps.rows(relation.child), relation.generator, relation.kept, relation.output
+    lists, fields = _lists(generator)
+    names = [steps.names.new("u") for _ in lists]
     new = {name: (text, "generated") for text, name in zip(lists, names, strict=True)}
     rows = rows.settled().adding(new, "generate", may_raise(generator))
     passed = {name: name for name in kept}
-    if node["outer"] is True:
+    if relation.outer:
         unnested = [f"unnest(CASE WHEN len({names[0]}) > 0 THEN {name} ELSE [NULL] END) AS {name}" for name in names]
     else:
         unnested = [f"unnest({name}) AS {name}" for name in names]
@@ -46,26 +38,23 @@ def generate(planner: Planner, node: Operator) -> Rows:
     items = [
         f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
     ]
-    return rows.selecting(", ".join([*kept, *items]), {**kept, **output}, "generate", passed=passed)
+    return rows.selecting(", ".join([*kept, *items]), relation.columns, "generate", passed=passed)
 
 
-def _copies(planner: Planner, node: Operator) -> Rows:
+def _copies(steps: Steps, relation: Generate) -> Rows:
     """Each row as often as its first element says: the end of INTERSECT ALL and EXCEPT ALL."""
-    generator = node["generator"]
-    rows = planner.rows(node["child"])
+    rows = steps.rows(relation.child)
     x = Expressions()
-    times, *values = generator["children"]
-    columns: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
-    items = [f"{x.text(value)} AS {name}" for name, value in zip(columns, values, strict=True)]
-    others = [name for name in rows.columns if name not in columns]
-    columns |= {name: rows.columns[name] for name in others}
+    times, *values = relation.generator["children"]
+    items = [f"{x.text(value)} AS {name}" for name, value in zip(relation.output, values, strict=True)]
     copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
+    columns = {**relation.output, **{name: rows.columns[name] for name in relation.kept}}
     return rows.settled().selecting(
-        ", ".join([*items, *others]), columns, "copies", copied, raises=any_raises([times, *values])
+        ", ".join([*items, *relation.kept]), columns, "copies", copied, raises=any_raises([times, *values])
     )
 
 
-def _lists(planner: Planner, generator: Expr) -> tuple[list[str], bool]:
+def _lists(generator: Expr) -> tuple[list[str], bool]:
     """The lists that are walked in step, and True where their values are structs, each field a column."""
     x = Expressions()
     if generator.cls == "Stack":

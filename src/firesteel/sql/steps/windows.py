@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.raising import any_raises
-from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, engine_type
+from firesteel.plan.relation import Window
+from firesteel.plan.types import FLOATS, INTEGERS, checked, engine_type
 from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.operators.relational import order_text
-from firesteel.sql.operators.rows import Rows, by_keys
-from firesteel.sql.plans.catalyst import Operator
+from firesteel.sql.steps.relational import order_text
+from firesteel.sql.steps.rows import Rows, by_keys
 
 if TYPE_CHECKING:
-    from firesteel.sql.planner import Planner
+    from firesteel.sql.steps.steps import Steps
 
 _RANKS = {
     "Rank": "rank()",
@@ -31,24 +31,23 @@ _ENDS = {
 }
 
 
-def window(planner: Planner, node: Operator) -> Rows:
-    rows, keys = _with_keys(planner, planner.rows(node["child"]), node["partitionSpec"])
-    columns = {name: kind for name, kind in rows.columns.items() if name not in keys or not name.startswith(_KEY)}
-    items, kept = list(columns), keys if set(keys) <= set(columns) else None
+def window(steps: Steps, relation: Window) -> Rows:
+    before = steps.rows(relation.child)
+    rows, keys = _with_keys(steps, before, relation.keys)
+    columns, items = relation.columns, list(before.columns)
     x = Expressions(lambda part: function_text(part, keys))
-    for item in node["windowExpressions"]:
-        columns[item.id] = carried(item.type)
-        items.append(f"CAST({x.text(item)} AS {engine_type(item.type)}) AS {item.id}")
+    items += [
+        f"CAST({x.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
+    ]
     query = f"SELECT {', '.join(items)} FROM input0"
-    raises = any_raises(node["windowExpressions"])
+    kept, raises = keys if set(keys) <= set(columns) else None, any_raises(relation.items.values())
     return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept, raises=raises)
 
 
-_KEY = "part"
 Keys = tuple[str, ...]
 
 
-def _with_keys(planner: Planner, rows: Rows, parts: list[Expr]) -> tuple[Rows, Keys]:
+def _with_keys(steps: Steps, rows: Rows, parts: tuple[Expr, ...]) -> tuple[Rows, Keys]:
     """The rows with a column for each expression by which they are parted: Spark has made one zero of two and one NaN of all there."""
     x, names = Expressions(), list[str]()
     new: dict[str, tuple[str, str]] = {}
@@ -56,7 +55,7 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Expr]) -> tuple[Rows, K
         if checked(part.type) not in FLOATS and part.cls == "AttributeReference":
             names.append(part.id)
             continue
-        text, kind, name = x.text(part), checked(part.type), planner.names.new(_KEY)
+        text, kind, name = x.text(part), checked(part.type), steps.names.new("part")
         new[name] = (f"({text} + 0)" if kind in FLOATS else text, kind)
         names.append(name)
     return rows.adding(new, "keys", any_raises(parts)), tuple(dict.fromkeys(names))

@@ -1,0 +1,250 @@
+"""What rows are wanted: relations with Spark's types and meaning. Each has at least one column; one that is read several times is one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.plan.expr import Expr
+from firesteel.plan.types import arrow_type, carried
+
+Columns = dict[str, Any]
+"""Spark's type by column. The name of a column is unique in its plan."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """Rows. ``columns``: theirs, in order; ``children``: the relations that they are made of."""
+
+    @cached_property
+    def columns(self) -> Columns:
+        return self._columns()
+
+    def _columns(self) -> Columns:
+        raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return ()
+
+
+def typed(items: Mapping[str, Expr]) -> Columns:
+    """The columns that expressions give. Raises Unsupported for types that no column has."""
+    return {name: carried(item.type) for name, item in items.items()}
+
+
+def schema_of(columns: Columns) -> pa.Schema:
+    """In Arrow."""
+    return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
+
+
+# --- leaves ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf(Relation):
+    """Rows from outside of the plan. ``kinds``: the types of their columns."""
+
+    kinds: Columns
+
+    def _columns(self) -> Columns:
+        return self.kinds
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Leaf):
+    """Rows of a source. ``names``: by column, what the source calls it. Of a nested column the source may have more fields."""
+
+    source: Any
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Values(Leaf):
+    """Rows that the driver has, under the names of their columns."""
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True, eq=False)
+class Stream(Leaf):
+    """The rows of a step, whose columns are these in their order."""
+
+    step: Any
+
+
+@dataclass(frozen=True, eq=False)
+class BySpark(Leaf):
+    """Rows that Spark computes. ``frame``: its DataFrame, whose columns have these names."""
+
+    frame: Any
+
+
+# --- of one relation --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class OfOne(Relation):
+    """Made of the rows of ``child``; has its columns where nothing else is said."""
+
+    child: Relation
+
+    def _columns(self) -> Columns:
+        return self.child.columns
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return (self.child,)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(OfOne):
+    """Is read in several places, and computed once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Project(OfOne):
+    """The values of these expressions for each row."""
+
+    items: Mapping[str, Expr]
+
+    def _columns(self) -> Columns:
+        return typed(self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(OfOne):
+    """The rows for which all conditions are true. Each condition is computed for the rows alone for which those before it are true."""
+
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Expand(OfOne):
+    """Each row once in each of these ways. ``kinds``: the types of the columns."""
+
+    ways: tuple[tuple[Expr, ...], ...]
+    kinds: Columns
+
+    def _columns(self) -> Columns:
+        return self.kinds
+
+
+@dataclass(frozen=True, eq=False)
+class Generate(OfOne):
+    """A row for each value of ``generator``, with the columns of the row that are in ``kept``.
+
+    ``output``: the types of the generator's columns. ``outer``: a row without a value is there all the same.
+    """
+
+    generator: Expr
+    kept: tuple[str, ...]
+    output: Columns
+    outer: bool
+
+    def _columns(self) -> Columns:
+        return {**{name: self.child.columns[name] for name in self.kept}, **self.output}
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(OfOne):
+    """A row for each group, or one row where there are no ``groups``. ``items``: of the expressions in ``groups`` and of aggregates."""
+
+    groups: tuple[Expr, ...]
+    items: Mapping[str, Expr]
+
+    def _columns(self) -> Columns:
+        return typed(self.items)
+
+
+@dataclass(frozen=True, eq=False)
+class Window(OfOne):
+    """The columns of each row, and ``items``: functions of the rows whose ``keys`` are the same."""
+
+    keys: tuple[Expr, ...]
+    items: Mapping[str, Expr]
+
+    def _columns(self) -> Columns:
+        return {**self.child.columns, **typed(self.items)}
+
+
+@dataclass(frozen=True, eq=False)
+class Sort(OfOne):
+    """All rows in the order of these ``SortOrder``."""
+
+    order: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Limit(OfOne):
+    """``most`` rows (None: all) behind the first ``skipped`` ones; of the order of these ``SortOrder``, where there are any."""
+
+    most: int | None
+    skipped: int
+    order: tuple[Expr, ...] = ()
+
+
+# --- of several relations ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Relation):
+    """The rows of all branches, whose columns are the same."""
+
+    branches: tuple[Relation, ...]
+
+    def _columns(self) -> Columns:
+        return self.branches[0].columns
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.branches
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Relation):
+    """Pairs of rows. ``how``: ``inner``, ``left``, ``right``, ``full``; ``semi``, ``anti``: the left rows that have, or have no, right row;
+    ``exists``: all left rows, and whether there is a right one, in the column ``found``.
+
+    ``equal``: equalities of an expression of the left rows and one of the right ones; ``pairs``: their sides, in this order. ``rest``: what
+    else holds, as of :class:`Filter`.
+    """
+
+    left: Relation
+    right: Relation
+    how: str
+    equal: tuple[Expr, ...]
+    pairs: tuple[tuple[Expr, Expr], ...]
+    rest: tuple[Expr, ...]
+    found: str = ""
+
+    def _columns(self) -> Columns:
+        if self.how in ("semi", "anti"):
+            return self.left.columns
+        if self.how == "exists":
+            return {**self.left.columns, self.found: "boolean"}
+        return {**self.left.columns, **self.right.columns}
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.left, self.right
+
+
+@dataclass(frozen=True, eq=False)
+class Python(Relation):
+    """The rows that a Python function makes of those of its inputs. ``step``: makes its step of those of the inputs."""
+
+    inputs: tuple[Relation, ...]
+    kinds: Columns
+    step: Callable[..., Any]
+
+    def _columns(self) -> Columns:
+        return self.kinds
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.inputs

@@ -1,0 +1,307 @@
+"""Spark's operators as relations, but those of files (``scans``) and of Python functions (``python``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firesteel.plan.expr import Expr, Unsupported, attributes, column, conjuncts, replaced, same, walk
+from firesteel.plan.relation import (
+    Aggregate,
+    Columns,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Sort,
+    Stream,
+    Union,
+    Values,
+    Window,
+)
+from firesteel.plan.types import arrow_type, carried, checked, engine_type
+from firesteel.sql.plans.catalyst import Operator
+
+if TYPE_CHECKING:
+    from firesteel.sql.reader import Reader
+
+# --- leaves ---------------------------------------------------------------------------------------------------------
+
+
+def stream(reader: Reader, node: Operator) -> Relation:
+    """A stream of the environment, which an RDD without rows stands for in the plan."""
+    rdd = node["rdd"]
+    pipeline = reader.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
+    if pipeline is None:
+        raise Unsupported("rows that the driver or Python has are Spark's")
+    reader.taken += 1
+    return Stream({a.id: carried(a.type) for a in node["output"]}, pipeline)
+
+
+def local(reader: Reader, node: Operator) -> Relation:
+    """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
+    columns: Columns = {a.id: carried(a.type) for a in node["output"]}
+    if len(columns) < len(node["output"]) or node["isStreaming"]:
+        raise Unsupported("local rows with a column twice")
+    if not columns:  # for their number
+        return _numbered(reader, node["data"])
+    schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
+    table = reader.catalyst.table_of(node, list(columns)).cast(schema) if node["data"] else schema.empty_table()
+    return Values(columns, table)
+
+
+def one_row(reader: Reader, node: Operator) -> Relation:
+    return _numbered(reader, 1)
+
+
+def _numbered(reader: Reader, count: int) -> Relation:
+    name = reader.new()
+    return Values({name: "integer"}, pa.table({name: pa.array([1] * count, pa.int32())}))
+
+
+def unchanged(reader: Reader, node: Operator) -> Relation:
+    """Of an operator that only says how rows are spread, or a hint that they are cut behind it. An order below it stays."""
+    return reader.relation(node["child"])
+
+
+# --- one input --------------------------------------------------------------------------------------------------------
+
+
+def project(reader: Reader, node: Operator) -> Relation:
+    return projected(reader, reader.relation(node["child"]), node["projectList"])
+
+
+def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:
+    """The values of these named expressions; of none of them, a constant for the number of rows."""
+    return Project(rows, {item.id: item for item in reader.expressions(items)} or {reader.new(): _number(1)})
+
+
+def filtered(reader: Reader, node: Operator) -> Relation:
+    child = reader.relation(node["child"])
+    return Filter(child, reader.expressions(conjuncts(node["condition"])))
+
+
+def expand(reader: Reader, node: Operator) -> Relation:
+    child, ways = reader.relation(node["child"]), node["projections"]
+    columns: Columns = {a.id: carried(a.type) for a in node["output"]}
+    if not columns:  # for the number of rows
+        ways = [[_number(0)] for _ in ways]
+        columns = {reader.new(): "integer"}
+    return Expand(child, tuple(map(tuple, ways)), columns)
+
+
+def _number(value: int) -> Expr:
+    return Expr("Literal", {"value": value}, "integer")
+
+
+def generate(reader: Reader, node: Operator) -> Relation:
+    child, generator = reader.relation(node["child"]), node["generator"]
+    output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
+    if generator.cls == "ReplicateRows" and not node["outer"]:
+        kept = tuple(name for name in child.columns if name not in output)
+        return Generate(child, generator, kept, output, False)
+    before, places = reader.catalyst.output_of(node["child"]), node["unrequiredChildIndex"]
+    unwanted = {
+        before[i].id for i in places if i < len(before)
+    }  # some places are of columns that Spark has since left out
+    if set(output) & set(child.columns):
+        raise Unsupported("a generator whose columns are there already is not taken over")
+    kept = tuple(name for name in child.columns if name not in unwanted)
+    return Generate(child, generator, kept, output, node["outer"] is True)
+
+
+def sort(reader: Reader, node: Operator) -> Relation:
+    if node["global"] is not True:
+        raise Unsupported("an order within partitions is Spark's")
+    return Sort(reader.relation(node["child"]), tuple(node["order"]))
+
+
+def window(reader: Reader, node: Operator) -> Relation:
+    child = reader.relation(node["child"])
+    return Window(child, tuple(node["partitionSpec"]), {item.id: item for item in node["windowExpressions"]})
+
+
+# --- the first rows, and those behind an offset -----------------------------------------------------------------------
+
+
+def limit(reader: Reader, node: Operator) -> Relation:
+    """The first rows, of an order where there is one."""
+    most, child = _constant(node["limitExpr"]), _cut(node["child"])
+    if child.cls == "Offset":
+        return _first(reader, most, _constant(child["offsetExpr"]), _cut(child["child"]))
+    return _first(reader, most, 0, child)
+
+
+def offset(reader: Reader, node: Operator) -> Relation:
+    """All rows but the first ones."""
+    return _first(reader, None, _constant(node["offsetExpr"]), _cut(node["child"]))
+
+
+def _first(reader: Reader, most: int | None, skipped: int, child: Operator) -> Relation:
+    chosen, ordered = None, child
+    if child.cls == "Project" and child["child"].cls == "Sort":
+        chosen, ordered = child["projectList"], child["child"]
+    if ordered.cls != "Sort" or ordered["global"] is not True:
+        return Limit(reader.relation(child), most, skipped)
+    first = Limit(reader.relation(ordered["child"]), most, skipped, tuple(ordered["order"]))
+    return projected(reader, first, chosen) if chosen is not None else first
+
+
+def _cut(node: Operator) -> Operator:
+    """The operator below limits of single partitions, which are only ever hints."""
+    while node.cls == "LocalLimit":
+        node = node["child"]
+    return node
+
+
+def _constant(node: Expr) -> int:
+    if node.cls != "Literal" or not isinstance(node["value"], int):
+        raise Unsupported("a limit that is no constant is not taken over")
+    return node["value"]
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def aggregate(reader: Reader, node: Operator) -> Relation:
+    child = reader.relation(node["child"])
+    node = picked_by_max(node)
+    groups, items = tuple(node["groupingExpressions"]), node["aggregateExpressions"]
+    if any(map(_has_subquery, items)):
+        return _with_subqueries(reader, child, groups, items)
+    return Aggregate(child, groups, {item.id: item for item in items} or {reader.new(): _number(1)})
+
+
+def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], items: list[Expr]) -> Relation:
+    """Groups and aggregates first; what is computed of them and of subqueries in a projection of them."""
+    inner: dict[Any, tuple[str, Expr]] = {}
+    known = set(map(same, groups))
+
+    def apart(part: Expr) -> Expr | None:
+        if part.cls == "ScalarSubquery":
+            return part
+        key = same(part)
+        if part.cls != "AggregateExpression" and key not in known:
+            return None
+        if key not in inner:
+            inner[key] = reader.new(), part
+        return column(inner[key][0], part.type)
+
+    outer = replaced(items, apart)
+    if not inner or any(_has_subquery(part) for _, part in inner.values()):
+        raise Unsupported("a subquery inside of an aggregate is not taken over")
+    grouped = Aggregate(child, groups, dict(inner.values()))
+    return Project(grouped, {item.id: one for item, one in zip(items, reader.expressions(outer), strict=True)})
+
+
+def _has_subquery(node: Expr) -> bool:
+    return any(part.cls == "ScalarSubquery" for part in walk(node))
+
+
+def picked_by_max(node: Operator) -> Operator:
+    """Of aggregates of several distinct columns the second grouping, with ``max`` where it has ``first``; any other operator as it is.
+
+    Spark's optimiser leaves them so: each row once for each set of columns, numbered by ``gid``; grouped by all of them; then grouped as was
+    asked. What is not distinct is computed in the first grouping, in the rows of ``gid`` 0, and picked by ``first`` in the second. Each
+    group has one such row, so ``max`` picks the same, and can be parted.
+    """
+    gid = _gid(node["child"])
+    if gid is None:
+        return node
+    items = replaced(node["aggregateExpressions"], lambda part: _of_one_row(part, gid))
+    return replace(node, fields={**node.fields, "aggregateExpressions": items})
+
+
+def _gid(child: Operator) -> str | None:
+    """The column of ``gid`` of the first grouping; None: it is another operator."""
+    if child.cls != "Aggregate" or child["child"].cls != "Expand":
+        return None
+    names = [one for one in child["groupingExpressions"] if one.cls == "AttributeReference" and one["name"] == "gid"]
+    return names[0].id if len(names) == 1 else None
+
+
+def _of_one_row(node: Expr, gid: str) -> Expr | None:
+    if node.cls != "AggregateExpression":
+        return None
+    function: Expr = node["aggregateFunction"]
+    if function.cls != "First" or function["ignoreNulls"] is not True or not _is_of_zero(node["filter"], gid):
+        return node
+    largest = Expr("Max", {"child": function["child"]}, function.type)
+    return replace(node, fields={**node.fields, "aggregateFunction": largest})
+
+
+def _is_of_zero(where: Expr | None, gid: str) -> bool:
+    """True for the condition ``gid = 0``."""
+    if where is None or where.cls != "EqualTo":
+        return False
+    left, number = where["left"], where["right"]
+    return left.cls == "AttributeReference" and left.id == gid and number.cls == "Literal" and number["value"] == 0
+
+
+# --- several inputs ---------------------------------------------------------------------------------------------------
+
+_HOWS = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left",
+    "RightOuter": "right",
+    "FullOuter": "full",
+    "LeftSemi": "semi",
+    "LeftAnti": "anti",
+    "ExistenceJoin": "exists",
+}
+
+
+def union(reader: Reader, node: Operator) -> Relation:
+    if node.get("byName"):
+        raise Unsupported("a union by names is Spark's")
+    columns: Columns = {a.id: carried(a.type) for a in reader.catalyst.output_of(node)}
+    if not columns:  # for the number of rows
+        name = reader.new()
+        return Union(tuple(Project(reader.relation(child), {name: _number(1)}) for child in node["children"]))
+    branches: list[Relation] = []
+    for child in node["children"]:
+        mine = reader.catalyst.output_of(child)
+        if [engine_type(a.type) for a in mine] != [engine_type(kind) for kind in columns.values()]:
+            raise Unsupported("a union of different types, or with a column twice, is not taken over")
+        named = zip(columns.items(), mine, strict=True)
+        branches.append(Project(reader.relation(child), {name: column(a.id, kind) for (name, kind), a in named}))
+    return Union(tuple(branches))
+
+
+def join(reader: Reader, node: Operator) -> Relation:
+    how = _HOWS.get(node["joinType"].cls)
+    if how is None:
+        raise Unsupported(f"a join of type {node['joinType'].cls} is not taken over")
+    left, right = reader.relation(node["left"]), reader.relation(node["right"])
+    if set(left.columns) & set(right.columns):
+        raise Unsupported("a join whose sides share a column is not taken over")
+    equal: list[Expr] = []
+    pairs: list[tuple[Expr, Expr]] = []
+    rest: list[Expr] = []
+    for one in conjuncts(node["condition"]):
+        pair = _pair(one, set(left.columns), set(right.columns))
+        if pair is None:
+            rest.append(one)
+        else:
+            equal.append(one)
+            pairs.append(pair)
+    found = f"c{node['joinType']['exists']['exprId']}" if how == "exists" else ""
+    return Join(left, right, how, tuple(equal), tuple(pairs), reader.expressions(rest), found)
+
+
+def _pair(one: Expr, left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
+    """The sides of an equality of the left rows and the right ones, in this order; None: it is something else."""
+    if one.cls not in ("EqualTo", "EqualNullSafe") or one["left"].type != one["right"].type:
+        return None
+    for a, b in ((one["left"], one["right"]), (one["right"], one["left"])):
+        reads_a, reads_b = attributes(a), attributes(b)
+        if reads_a and reads_b and reads_a <= left and reads_b <= right:
+            checked(a.type)
+            return a, b
+    return None

@@ -1,0 +1,1 @@
+"""Relations as steps: begin with ``steps``."""

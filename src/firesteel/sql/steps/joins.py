@@ -1,0 +1,126 @@
+"""Joins: by Firesteel's adaptive join where keys are equal, by the engine where more is asked of a pair, nested without keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firesteel.api.steps import keyed
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.plan.expr import Expr
+from firesteel.plan.raising import any_raises
+from firesteel.plan.relation import Columns, Join
+from firesteel.plan.types import FLOATS, checked
+from firesteel.render.expressions.texts import undivided
+from firesteel.render.expressions.translator import Expressions
+from firesteel.sql.steps.relational import where
+from firesteel.sql.steps.rows import Rows, by_keys
+
+if TYPE_CHECKING:
+    from firesteel.sql.steps.steps import Steps
+
+_SQL = {
+    "inner": "JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "SEMI JOIN",
+    "anti": "ANTI JOIN",
+}
+
+
+def join(steps: Steps, relation: Join) -> Rows:
+    if not relation.pairs:
+        return _nested(steps, relation)
+    plain = not _has_safe(relation) and not any(a.type in FLOATS for a, _ in relation.pairs)
+    if plain and relation.how != "exists" and (relation.how == "inner" or not relation.rest):
+        return _adaptive(steps, relation)
+    return _by_engine(steps, relation)
+
+
+def _has_safe(relation: Join) -> bool:
+    """Nulls are equal in some pair."""
+    return any(one.cls == "EqualNullSafe" for one in relation.equal)
+
+
+def _keyed(steps: Steps, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows, tuple[str, ...]]:
+    """The rows with a column for each key. ``own``: also where the key is a column itself."""
+    x = Expressions()
+    names: list[str] = []
+    new: dict[str, tuple[str, str]] = {}
+    for key in keys:
+        if key.cls == "AttributeReference" and not own and key.id not in names:
+            names.append(key.id)
+            continue
+        name = steps.names.new("k")
+        new[name] = (x.text(key), checked(key.type))
+        names.append(name)
+    return rows.adding(new, "keys", any_raises(keys)), tuple(names)
+
+
+def _adaptive(steps: Steps, relation: Join) -> Rows:
+    """Broadcast, hashed or divided, as is decided while the job runs."""
+    how, left, right = relation.how, steps.rows(relation.left), steps.rows(relation.right)
+    outer, wanted = how in ("right", "full"), relation.columns
+    left, left_keys = _keyed(steps, left, [a for a, _ in relation.pairs], own=outer)
+    if how in ("semi", "anti"):
+        right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=False)
+        kept = {name: right.columns[name] for name in right_keys}
+        right = right.selecting(", ".join(kept), kept, "keys", passed=right.unchanged)
+    else:
+        right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=how != "inner")
+    kinds = {**left.columns, **right.columns}
+    a, b = keyed.key_by(left.step(), left_keys), keyed.key_by(right.step(), right_keys)
+    joined = keyed.join_of(a, b, how, "_right", None, "")
+    # of an inner join a key of the right side is the left one's
+    copies = dict(zip(right_keys, left_keys, strict=True)) if how == "inner" else {}
+    columns = {name: kinds[name] for name in joined.names}
+    rows = Rows(joined, columns)
+    if list(wanted) != list(columns):
+        items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
+        rows = rows.selecting(items, wanted, "join", passed={n: copies.get(n, n) for n in wanted})
+    return where(steps, rows, relation.rest) if relation.rest else rows
+
+
+def _by_engine(steps: Steps, relation: Join) -> Rows:
+    """Of all rows of a key at once."""
+    how, out = relation.how, relation.columns
+    text = _text(Expressions(), relation)
+    left, left_keys = _keyed(steps, steps.rows(relation.left), [a for a, _ in relation.pairs], own=False)
+    right, right_keys = _keyed(steps, steps.rows(relation.right), [b for _, b in relation.pairs], own=False)
+    query = _query(how, out, "input0", "input1", text)
+    of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
+    of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
+    inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
+    raises = any_raises((*relation.equal, *relation.rest))
+    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, (of_left, of_right), raises)
+
+
+def _nested(steps: Steps, relation: Join) -> Rows:
+    """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
+    how, out, left, right = relation.how, relation.columns, steps.rows(relation.left), steps.rows(relation.right)
+    if how == "full":
+        query = _query(how, out, "input0", "input1", _text(Expressions(), relation))
+        return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
+    if how == "right":
+        how, left, right = "left", right, left
+    sides: list[tuple[str, Pipeline]] = []
+    text = _text(steps.expressions(sides), relation)
+    name = steps.names.new("side")
+    sides.append((name, right.step()))
+    query, what = _query(how, out, "input", name, text), (f"nested {how} join",)
+    return Rows(left.step(), out, query, what, tuple(sides), raises=any_raises(relation.rest))
+
+
+def _text(x: Expressions, relation: Join) -> str:
+    """The condition of a pair of rows. What may raise is one condition for the engine."""
+    rest = x.texts(relation.rest)
+    if any_raises(relation.rest):
+        rest = [undivided(rest)]
+    return " AND ".join([*x.texts(relation.equal), *rest]) or "true"
+
+
+def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:
+    if how == "exists":
+        *names, found = out
+        return f"SELECT {', '.join(names)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
+    return f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"

@@ -1,0 +1,90 @@
+"""Relations as steps, with a rule for each class in ``RULES``. Raises Unsupported where the engine cannot compute one as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.plan.expr import Expr
+from firesteel.plan.relation import (
+    Aggregate,
+    BySpark,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Limit,
+    Project,
+    Python,
+    Relation,
+    Scan,
+    Shared,
+    Sort,
+    Stream,
+    Union,
+    Values,
+    Window,
+)
+from firesteel.plan.types import fields_of
+from firesteel.render.expressions.translator import Expressions
+from firesteel.sql.steps import generating, grouping, joins, relational, windows
+from firesteel.sql.steps.rows import Names, Rows
+
+
+@dataclass(slots=True)
+class Steps:
+    """The steps of one query. Each relation is made once, however many read it."""
+
+    env: Any
+    names: Names = field(default_factory=Names)
+    _made: dict[Relation, Rows] = field(default_factory=dict)
+
+    def rows(self, relation: Relation) -> Rows:
+        """Raises Unsupported."""
+        if relation not in self._made:
+            self._made[relation] = RULES[type(relation)](self, relation)
+        return self._made[relation]
+
+    def expressions(self, sides: list[tuple[str, Pipeline]]) -> Expressions:
+        """A translator that puts the subqueries it meets into ``sides``."""
+
+        def subquery(node: Expr, ordinal: int) -> str:
+            rows, packed = self.rows(node["plan"]), node["packed"]
+            name = f"scalar_{list(self._made).index(node['plan'])}"
+            if name not in (known for known, _ in sides):
+                sides.append((name, rows.pipeline))
+            text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"
+            return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
+
+        return Expressions(None, subquery)
+
+
+def _shared(steps: Steps, relation: Shared) -> Rows:
+    rows = steps.rows(relation.child)
+    return Rows(rows.step(), rows.columns)
+
+
+def _python(steps: Steps, relation: Python) -> Rows:
+    return relation.step(steps, *map(steps.rows, relation.inputs))
+
+
+RULES: dict[type[Relation], Callable[[Steps, Any], Rows]] = {
+    Scan: relational.scan,
+    Values: relational.values,
+    Stream: relational.stream,
+    BySpark: relational.by_spark,
+    Shared: _shared,
+    Project: relational.project,
+    Filter: relational.filtered,
+    Expand: relational.expand,
+    Sort: relational.sort,
+    Limit: relational.limit,
+    Union: relational.union,
+    Generate: generating.generate,
+    Aggregate: grouping.aggregate,
+    Window: windows.window,
+    Join: joins.join,
+    Python: _python,
+}
