@@ -16,12 +16,12 @@ import pyarrow as pa
 
 import sql_expressions_kit as plain_kit
 from firesteel.plan.expr import Unsupported, same, walk
+from firesteel.plan.relation import Names
 from firesteel.plan.types import arrow_type, engine_type
+from firesteel.render.expressions.grouping import Grouping, WholeGroups
 from firesteel.render.expressions.translator import Expressions
+from firesteel.render.expressions.windows import function_text
 from firesteel.sql.plans.catalyst import read_plan
-from firesteel.sql.steps.grouping import Grouping, WholeGroups
-from firesteel.sql.steps.rows import Names
-from firesteel.sql.steps.windows import function_text
 from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
 from sql_expressions_grammar import table as plain_table
 from sql_plans_kit import version

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,16 @@ def typed(items: Mapping[str, Expr]) -> Columns:
 def schema_of(columns: Columns) -> pa.Schema:
     """In Arrow."""
     return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in columns.items()])
+
+
+class Names:
+    """New names of columns and side inputs, unique in a query."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def new(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
 
 
 # --- leaves ---------------------------------------------------------------------------------------------------------

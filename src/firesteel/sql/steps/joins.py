@@ -8,24 +8,15 @@ from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
-from firesteel.plan.relation import Columns, Join
+from firesteel.plan.relation import Join
 from firesteel.plan.types import FLOATS, checked
-from firesteel.render.expressions.texts import undivided
 from firesteel.render.expressions.translator import Expressions
+from firesteel.render.relations import join_condition, join_text
 from firesteel.sql.steps.relational import where
 from firesteel.sql.steps.rows import Rows, by_keys
 
 if TYPE_CHECKING:
     from firesteel.sql.steps.steps import Steps
-
-_SQL = {
-    "inner": "JOIN",
-    "left": "LEFT JOIN",
-    "right": "RIGHT JOIN",
-    "full": "FULL JOIN",
-    "semi": "SEMI JOIN",
-    "anti": "ANTI JOIN",
-}
 
 
 def join(steps: Steps, relation: Join) -> Rows:
@@ -84,10 +75,10 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
 def _by_engine(steps: Steps, relation: Join) -> Rows:
     """Of all rows of a key at once."""
     how, out = relation.how, relation.columns
-    text = _text(Expressions(), relation)
+    text = join_condition(relation, Expressions())
     left, left_keys = _keyed(steps, steps.rows(relation.left), [a for a, _ in relation.pairs], own=False)
     right, right_keys = _keyed(steps, steps.rows(relation.right), [b for _, b in relation.pairs], own=False)
-    query = _query(how, out, "input0", "input1", text)
+    query = join_text(how, out, "input0", "input1", text)
     of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
     of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
     inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
@@ -99,28 +90,13 @@ def _nested(steps: Steps, relation: Join) -> Rows:
     """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
     how, out, left, right = relation.how, relation.columns, steps.rows(relation.left), steps.rows(relation.right)
     if how == "full":
-        query = _query(how, out, "input0", "input1", _text(Expressions(), relation))
+        query = join_text(how, out, "input0", "input1", join_condition(relation, Expressions()))
         return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
     if how == "right":
         how, left, right = "left", right, left
     sides: list[tuple[str, Pipeline]] = []
-    text = _text(steps.expressions(sides), relation)
+    text = join_condition(relation, steps.expressions(sides))
     name = steps.names.new("side")
     sides.append((name, right.step()))
-    query, what = _query(how, out, "input", name, text), (f"nested {how} join",)
+    query, what = join_text(how, out, "input", name, text), (f"nested {how} join",)
     return Rows(left.step(), out, query, what, tuple(sides), raises=any_raises(relation.rest))
-
-
-def _text(x: Expressions, relation: Join) -> str:
-    """The condition of a pair of rows. What may raise is one condition for the engine."""
-    rest = x.texts(relation.rest)
-    if any_raises(relation.rest):
-        rest = [undivided(rest)]
-    return " AND ".join([*x.texts(relation.equal), *rest]) or "true"
-
-
-def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:
-    if how == "exists":
-        *names, found = out
-        return f"SELECT {', '.join(names)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
-    return f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
 from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import SourceStep, StreamNode
 from firesteel.plan.expr import Expr, attributes
-from firesteel.plan.raising import any_raises, may_raise
-from firesteel.plan.relation import BySpark, Expand, Filter, Limit, Project, Scan, Sort, Stream, Union, Values
+from firesteel.plan.raising import any_raises
+from firesteel.plan.relation import BySpark, Expand, Filter, Limit, Project, Scan, Sort, Stream, Union, Values, Window
 from firesteel.plan.types import arrow_type, checked, engine_type, quoted
-from firesteel.render.expressions.nested.fitting import fitted
-from firesteel.render.expressions.texts import undivided
+from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
+from firesteel.render.expressions.windows import function_text
+from firesteel.render.relations import all_of, expand_text, scan_items, window_keys
 from firesteel.sql.steps.rows import Rows, by_keys
 
 if TYPE_CHECKING:
@@ -30,15 +29,10 @@ def scan(steps: Steps, relation: Scan) -> Rows:
     source = relation.source
     begun = Pipeline(steps.env, StreamNode(source.name, SourceStep(source), source.schema))
     kinds, names = relation.columns, relation.names
-    items = ", ".join(f"{_value(source.schema, names[column], kind)} AS {column}" for column, kind in kinds.items())
+    items = scan_items(relation)
     # without a projection in between, so that the engine may read the files itself
     plain = {column: name for column, name in names.items() if not isinstance(kinds[column], dict)}
     return Rows(begun, kinds).selecting(items, kinds, "scan", passed=plain)
-
-
-def _value(schema: pa.Schema, name: str, kind: Any) -> str:
-    """A column of the source; of a nested one those fields that are wanted."""
-    return fitted(quoted(name), schema.field(name).type, kind) if isinstance(kind, dict) else quoted(name)
 
 
 def values(steps: Steps, relation: Values) -> Rows:
@@ -88,53 +82,22 @@ def filtered(steps: Steps, relation: Filter) -> Rows:
 
 
 def where(steps: Steps, rows: Rows, conditions: tuple[Expr, ...]) -> Rows:
-    """The rows for which all conditions hold. Spark computes a condition for the rows for which those before it hold.
-
-    The engine has an order of its own. So conditions among which one may raise are one condition for it. Those before the first that may
-    raise are also given one by one: by them the engine leaves out rows of files."""
+    """The rows for which all conditions hold."""
     sides: list[tuple[str, Pipeline]] = []
-    texts = steps.expressions(sides).texts(conditions)
+    tail = f"WHERE {all_of(conditions, steps.expressions(sides))}"
     selective = any(one.cls != "IsNotNull" for one in conditions)
     raising = any_raises(conditions)
-    if raising:
-        sure = next(i for i, one in enumerate(conditions) if may_raise(one))
-        texts = [*texts[:sure], undivided(texts)]
-    tail = f"WHERE {' AND '.join(texts)}"
     rows = rows.settled()
     return rows.selecting("*", rows.columns, "filter", tail, tuple(sides), rows.unchanged, selective, raising)
 
 
 def expand(steps: Steps, relation: Expand) -> Rows:
-    rows, columns = steps.rows(relation.child), relation.columns
-    x = Expressions()
-    items = []
-    for i, (name, kind) in enumerate(columns.items()):
-        ways = [x.text(way[i]) for way in relation.ways]
-        whens = " ".join(f"WHEN {k} THEN {way}" for k, way in enumerate(ways))
-        text = ways[0] if len(set(ways)) == 1 else f"CASE fs_way {whens} END"
-        items.append(f"{_cast(text, kind)} AS {name}")
-    numbers = ", ".join(f"({k})" for k in range(len(relation.ways)))
+    items, tail = expand_text(relation)
     raises = any(map(any_raises, relation.ways))
-    return rows.selecting(
-        ", ".join(items), columns, "expand", f"CROSS JOIN (VALUES {numbers}) w(fs_way)", raises=raises
-    )
+    return steps.rows(relation.child).selecting(items, relation.columns, "expand", tail, raises=raises)
 
 
 # --- order ----------------------------------------------------------------------------------------------------------
-
-
-def order_text(order: tuple[Expr, ...] | list[Expr]) -> str:
-    x = Expressions()
-    texts: list[str] = []
-    for one in order:
-        child = one["child"]
-        kind, text = checked(child.type), x.text(child)
-        if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
-            text = _cast(text, kind)
-        direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
-        nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
-        texts.append(f"{text} {direction} NULLS {nulls}")
-    return ", ".join(texts)
 
 
 def sort(steps: Steps, relation: Sort) -> Rows:
@@ -169,6 +132,29 @@ def limit(steps: Steps, relation: Limit) -> Rows:
             rows = rows.settled().selecting("*", rows.columns, f"top {first}", f"{order} LIMIT {first}", selective=True)
     kind = f"sql(top {most})" if not skipped else f"sql(from {skipped})"
     return by_keys([rows.step()], [()], f"SELECT * FROM input0 {' '.join(cut)}", rows.columns, kind, None)
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def window(steps: Steps, relation: Window) -> Rows:
+    before = steps.rows(relation.child)
+    rows, keys = _with_keys(steps, before, relation.keys)
+    columns, items = relation.columns, list(before.columns)
+    x = Expressions(lambda part: function_text(part, keys))
+    items += [
+        f"CAST({x.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
+    ]
+    query = f"SELECT {', '.join(items)} FROM input0"
+    kept, raises = keys if set(keys) <= set(columns) else None, any_raises(relation.items.values())
+    return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept, raises=raises)
+
+
+def _with_keys(steps: Steps, rows: Rows, parts: tuple[Expr, ...]) -> tuple[Rows, tuple[str, ...]]:
+    """The rows with a column for each expression by which they are parted."""
+    texts, kinds = window_keys(parts, steps.names)
+    new = {name: (text, kinds[name]) for name, text in texts.items() if name not in rows.columns}
+    return rows.adding(new, "keys", any_raises(parts)), tuple(texts)
 
 
 # --- several inputs -------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -127,13 +126,3 @@ def by_keys(  # noqa: PLR0917
     operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed)
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
     return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)
-
-
-class Names:
-    """New names of columns and side inputs, unique in a query."""
-
-    def __init__(self) -> None:
-        self._numbers = count()
-
-    def new(self, prefix: str) -> str:
-        return f"{prefix}_{next(self._numbers)}"

@@ -16,6 +16,7 @@ from firesteel.plan.relation import (
     Generate,
     Join,
     Limit,
+    Names,
     Project,
     Python,
     Relation,
@@ -29,8 +30,8 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import fields_of
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.steps import generating, grouping, joins, relational, windows
-from firesteel.sql.steps.rows import Names, Rows
+from firesteel.sql.steps import generating, grouping, joins, relational
+from firesteel.sql.steps.rows import Rows
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ RULES: dict[type[Relation], Callable[[Steps, Any], Rows]] = {
     Union: relational.union,
     Generate: generating.generate,
     Aggregate: grouping.aggregate,
-    Window: windows.window,
+    Window: relational.window,
     Join: joins.join,
     Python: _python,
 }

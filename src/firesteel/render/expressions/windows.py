@@ -1,20 +1,12 @@
-"""Window functions: of all rows of a partition, by the engine."""
+"""Functions of windows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.raising import any_raises
-from firesteel.plan.relation import Window
-from firesteel.plan.types import FLOATS, INTEGERS, checked, engine_type
+from firesteel.plan.types import INTEGERS, checked, engine_type
 from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
+from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.steps.relational import order_text
-from firesteel.sql.steps.rows import Rows, by_keys
-
-if TYPE_CHECKING:
-    from firesteel.sql.steps.steps import Steps
 
 _RANKS = {
     "Rank": "rank()",
@@ -30,35 +22,7 @@ _ENDS = {
     "UnboundedFollowing": "UNBOUNDED FOLLOWING",
 }
 
-
-def window(steps: Steps, relation: Window) -> Rows:
-    before = steps.rows(relation.child)
-    rows, keys = _with_keys(steps, before, relation.keys)
-    columns, items = relation.columns, list(before.columns)
-    x = Expressions(lambda part: function_text(part, keys))
-    items += [
-        f"CAST({x.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
-    ]
-    query = f"SELECT {', '.join(items)} FROM input0"
-    kept, raises = keys if set(keys) <= set(columns) else None, any_raises(relation.items.values())
-    return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept, raises=raises)
-
-
 Keys = tuple[str, ...]
-
-
-def _with_keys(steps: Steps, rows: Rows, parts: tuple[Expr, ...]) -> tuple[Rows, Keys]:
-    """The rows with a column for each expression by which they are parted: Spark has made one zero of two and one NaN of all there."""
-    x, names = Expressions(), list[str]()
-    new: dict[str, tuple[str, str]] = {}
-    for part in parts:
-        if checked(part.type) not in FLOATS and part.cls == "AttributeReference":
-            names.append(part.id)
-            continue
-        text, kind, name = x.text(part), checked(part.type), steps.names.new("part")
-        new[name] = (f"({text} + 0)" if kind in FLOATS else text, kind)
-        names.append(name)
-    return rows.adding(new, "keys", any_raises(parts)), tuple(dict.fromkeys(names))
 
 
 def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function
