@@ -23,10 +23,9 @@ from tests.sql_steps_kit import Steps
 
 from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.ddl import dataframe_schema
-from firesteel.errors import FiresteelError
+from firesteel.errors import EngineStop, FiresteelError
 from firesteel.sql.plans.nodes import Unsupported
 from firesteel.sql.takeover import take_over
-from firesteel.task.engine.connection import FragmentError
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -199,7 +198,7 @@ class Kit:
         tally.left.update(set(left))
         try:
             ours = self.steps.run(pipeline)
-        except FragmentError as error:
+        except EngineStop as error:
             reason = re.sub(r"\d+", "#", error.message)[:110]
             tally.gave_up[reason] += 1
             tally.examples.setdefault(reason, known.query.text)
@@ -250,7 +249,9 @@ def differs(ours: pa.Table, theirs: pa.Table, ordered: bool = False, digits: int
     """The first difference of two tables in words; empty: there is none. ``digits``: significant ones of doubles that count; None: all do."""
     if (ours.schema.names, ours.schema.types) != (theirs.schema.names, theirs.schema.types):
         return f"types {ours.schema.types}, Spark {theirs.schema.types}"
-    a, b = ([plain(row, digits) for row in zip(*(c.to_pylist() for c in t.columns), strict=True)] for t in (ours, theirs))
+    a, b = (
+        [plain(row, digits) for row in zip(*(c.to_pylist() for c in t.columns), strict=True)] for t in (ours, theirs)
+    )
     if not ordered:
         a, b = sorted(a, key=repr), sorted(b, key=repr)
     if a == b:

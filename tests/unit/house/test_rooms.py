@@ -24,8 +24,9 @@ ALLOWED = {
     "options": {"options"},
     "model": {"model", "options"},
     "results": {"results", "model"},
-    "task": {"task", "results", "model"},
-    "connectors": {"connectors", "task", "results", "model"},
+    "engine": {"engine"},
+    "task": {"task", "engine", "results", "model"},
+    "connectors": {"connectors", "task", "engine", "results", "model"},
     "compile": {"compile", "model", "task", "connectors", "options", "results"},
     "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
     "scheduler": {"scheduler", "model", "options"},
@@ -39,15 +40,15 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "local", "monitoring", "ui",
+        "spark", "results", "control", "sql", "local", "monitoring", "ui", "engine",
     },
-    "sql": {"sql", "api", "compile", "connectors", "model", "task", "spark"},
+    "sql": {"sql", "api", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
 
-EXECUTOR_ROOMS = ("model", "results", "task", "connectors")
+EXECUTOR_ROOMS = ("model", "results", "engine", "task", "connectors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "model", "options", "compile", "journal", "report", "simulation")
 

@@ -15,7 +15,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.sql.expressions.types import arrow_type
-from firesteel.task.engine.fragments import INPUT, SqlFragment, SqlOfKeys
+from firesteel.task.operators.fragments import INPUT, SqlFragment, SqlOfKeys
 
 Columns = dict[str, Any]
 """Spark's type by column."""

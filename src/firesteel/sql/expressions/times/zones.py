@@ -8,10 +8,10 @@ from functools import cache
 
 import numpy as np
 
+from firesteel.engine.clocks import offsets_at
 from firesteel.sql.expressions.texts import once
 from firesteel.sql.plans.catalyst import offsets_of
 from firesteel.sql.plans.nodes import Unsupported
-from firesteel.task.engine.clocks import offsets_at
 
 _SECOND = 10**6
 _DAY = 86400
