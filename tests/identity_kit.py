@@ -263,11 +263,11 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.connectors.formats.plain_json import PlainJson
     from firesteel.connectors.formats.plain_lines import PlainLines, PlainText
     from firesteel.connectors.ranges import RangeSource
-    from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
     from firesteel.task.functions import spark_steps
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
     from firesteel.task.operators.aggregation.side_by_side import SideBySide
     from firesteel.task.operators.broadcast_join import BroadcastJoin
+    from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
     from firesteel.task.operators.join import HashJoin
     from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
     from firesteel.task.operators.ordered.asof_join import AsOfJoin

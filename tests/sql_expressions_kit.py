@@ -25,8 +25,8 @@ from firesteel.plan.expr import Unsupported, walk
 from firesteel.plan.types import arrow_type, engine_type
 from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.plans.catalyst import offsets_of, read_plan
-from firesteel.task.engine.connection import MACROS
 from older_spark import DEFAULTS
+from sql_engine_kit import tried, trying_engine
 from sql_expressions_grammar import ANY, GRAMMAR, Expressing, table
 
 MODES = {"ANSI": "true", "LEGACY": "false"}
@@ -57,11 +57,7 @@ class Kit:
         self.table = columns(rows, seed, moments).append_column("row", pa.array(range(rows)))
         self._files = 0
         self.frame = self._frame(self.table)
-        self.engine = duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
-        self.engine.execute("SET TimeZone = 'UTC'")
-        for macro in MACROS:
-            self.engine.execute(macro.replace("error('", "fs_left('"))
-        self.engine.execute("CREATE MACRO fs_left(m) AS CAST(CAST(m AS INTEGER) AS VARCHAR)")  # TRY takes no error()
+        self.engine = trying_engine()
         self.engine.register("edges", self.table)
 
     def _frame(self, rows: pa.Table):
@@ -127,7 +123,7 @@ class Kit:
 
     def _values(self, text, item, inner) -> tuple[np.ndarray, pa.Array]:
         """Of each row, whether the engine gave a value, and that."""
-        text = text.replace("error('", "fs_left('")
+        text = tried(text)
         sql = f"SELECT TRY({{'v': CAST({text} AS {engine_type(item.type)})}}) AS t FROM ({inner})"
         try:
             found = self.engine.sql(sql).to_arrow_table().column("t").combine_chunks()

@@ -23,10 +23,9 @@ from tests.sql_steps_kit import Steps
 
 from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.ddl import dataframe_schema
-from firesteel.errors import FiresteelError
+from firesteel.errors import EngineStop, FiresteelError
 from firesteel.plan.expr import Unsupported
 from firesteel.sql.takeover import take_over
-from firesteel.task.engine.connection import FragmentError
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -199,7 +198,7 @@ class Kit:
         tally.left.update(set(left))
         try:
             ours = self.steps.run(pipeline)
-        except FragmentError as error:
+        except EngineStop as error:
             reason = re.sub(r"\d+", "#", error.message)[:110]
             tally.gave_up[reason] += 1
             tally.examples.setdefault(reason, known.query.text)

@@ -24,10 +24,11 @@ from firesteel.compile.stream_graph import (
     UnionStep,
     reachable,
 )
+from firesteel.engine.files import FileRows
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.order.sorting import row_order
-from firesteel.task.program import FileRows, FileSource, ReadsFiles, TaskContext
+from firesteel.task.program import FileSource, ReadsFiles, TaskContext
 
 BATCH_ROWS = 7
 

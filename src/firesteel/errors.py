@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from enum import Enum
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -120,8 +121,30 @@ class OutputExistsError(UsageError):
     """An output is there already, and may not be. All else about it was looked at, and is right."""
 
 
+class Stop(Enum):
+    """Why the embedded engine stopped."""
+
+    VALUE = "a value that it does not compute as Spark does"
+    INPUT = "an input that it does not read as Spark does"
+    MEMORY = "too little memory"
+    INTERRUPTED = "an interrupt that was asked for"
+    ENGINE = "no engine, or one that does not take the statement"
+    INTERNAL = "a defect of the engine"
+
+
+class EngineStop(FiresteelError):
+    """The embedded engine, or what stands for it, gave up on a query. Spark runs the query instead, unless it was interrupted."""
+
+    def __init__(self, kind: Stop, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
 class JobExecutionError(FiresteelError):
     """A job was started and failed."""
+
+    stop: EngineStop | None = None
+    """The stop of the embedded engine that ended the job, if one did."""
 
 
 class WrongAnswerError(FiresteelError):

@@ -8,7 +8,7 @@ from typing import Any
 from firesteel.errors import UsageError
 
 LIBRARIES = {
-    "sql": ("duckdb>=2,<3",),
+    "sql": (),
     "delta": ("deltalake>=1.6,<2",),
     "iceberg": ("pyiceberg>=0.12,<0.13",),
     "ui": ("starlette>=0.46,<2", "uvicorn>=0.34,<1", "jinja2>=3.1,<4"),

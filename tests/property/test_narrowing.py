@@ -18,7 +18,7 @@ from tests.effort import examples
 from firesteel.compile.adaptive.narrowing import MOST_VALUES, Keys, narrowed
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.model.job_graph import RuntimeFilter
-from firesteel.task.engine.fragments import SqlFragment
+from firesteel.task.operators.fragments import SqlFragment
 from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
 from firesteel.task.operators.relational import Limit
 from firesteel.task.program import SourceHead, VertexProgram

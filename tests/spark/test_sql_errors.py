@@ -21,9 +21,9 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
+from firesteel.errors import EngineStop
 from firesteel.plan.expr import Unsupported
 from firesteel.sql.takeover import take_over
-from firesteel.task.engine.connection import FragmentError
 from sql_queries_kit import differs, quick
 from sql_steps_kit import Steps
 
@@ -134,7 +134,7 @@ class Kit:
             theirs, why = None, str(error).splitlines()[0][:150]
         try:
             ours = self.steps.run(pipeline)
-        except FragmentError:
+        except EngineStop:
             told["stopped, Spark raises" if theirs is None else "stopped, Spark answers"] += 1
             return ""
         if theirs is None:

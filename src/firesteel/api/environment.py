@@ -379,7 +379,7 @@ class ExecutionEnvironment:
     def from_dataframe(self, dataframe: Any) -> DataStream:
         """A Spark DataFrame, as one stream. Nothing is run yet.
 
-        With the extra ``sql``, Spark only plans it: scans of Parquet, filters, expressions, joins, aggregations, windows, sorts and
+        Spark only plans it: scans of Parquet, filters, expressions, joins, aggregations, windows, sorts and
         limits become steps of the job, under its scheduler, wherever they give Spark's very answers. Parts that are not known come
         from Spark, and ``explain()`` says which and why (``firesteel.sql.dataframes = spark``: all of it). Where a task meets a value
         that only Spark can judge (an overflow, a division by zero), Spark computes the DataFrame again, before anything is published.

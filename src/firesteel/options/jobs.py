@@ -353,7 +353,7 @@ SQL_DATAFRAMES = _register(
         "firesteel.sql.dataframes",
         one_of("auto", "spark"),
         "auto",
-        "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB (the extra sql), as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
+        "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB, as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
     )
 )
 SQL_MIN_INPUT_BYTES = _register(

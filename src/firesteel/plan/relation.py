@@ -32,6 +32,11 @@ class Relation:
     def children(self) -> tuple[Relation, ...]:
         return ()
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Those that it computes itself."""
+        return ()
+
 
 def typed(items: Mapping[str, Expr]) -> Columns:
     """The columns that expressions give. Raises Unsupported for types that no column has."""
@@ -126,12 +131,20 @@ class Project(OfOne):
     def _columns(self) -> Columns:
         return typed(self.items)
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(self.items.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Filter(OfOne):
     """The rows for which all conditions are true. Each condition is computed for the rows alone for which those before it are true."""
 
     conditions: tuple[Expr, ...]
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.conditions
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +156,10 @@ class Expand(OfOne):
 
     def _columns(self) -> Columns:
         return self.kinds
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return tuple(one for way in self.ways for one in way)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +177,10 @@ class Generate(OfOne):
     def _columns(self) -> Columns:
         return {**{name: self.child.columns[name] for name in self.kept}, **self.output}
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (self.generator,)
+
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(OfOne):
@@ -170,6 +191,10 @@ class Aggregate(OfOne):
 
     def _columns(self) -> Columns:
         return typed(self.items)
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.groups, *self.items.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +207,20 @@ class Window(OfOne):
     def _columns(self) -> Columns:
         return {**self.child.columns, **typed(self.items)}
 
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.keys, *self.items.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Sort(OfOne):
     """All rows in the order of these ``SortOrder``."""
 
     order: tuple[Expr, ...]
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.order
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +230,10 @@ class Limit(OfOne):
     most: int | None
     skipped: int
     order: tuple[Expr, ...] = ()
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.order
 
 
 # --- of several relations ---------------------------------------------------------------------------------------------
@@ -243,6 +280,10 @@ class Join(Relation):
     @property
     def children(self) -> tuple[Relation, ...]:
         return self.left, self.right
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.equal, *self.rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,7 +158,7 @@ class Query:
     def raises(self, relation: Relation) -> bool:
         """Return whether computing the rows may raise an error of Spark's that the queries before it would not have raised."""
         if relation not in self._raising:
-            own = any_raises(_expressions(relation))
+            own = any_raises(relation.expressions)
             self._raising[relation] = own or (
                 not isinstance(relation, _DROPS) and any(map(self.raises, relation.children))
             )
@@ -176,27 +176,6 @@ class Query:
 
 _DROPS = (Filter, Limit, Join, Generate, Shared)
 """Have rows that may raise computed before them."""
-
-
-def _expressions(relation: Relation) -> list[Expr]:
-    """Those that a relation computes itself."""
-    if isinstance(relation, Project):
-        return list(relation.items.values())
-    if isinstance(relation, Aggregate):
-        return [*relation.groups, *relation.items.values()]
-    if isinstance(relation, Window):
-        return [*relation.keys, *relation.items.values()]
-    if isinstance(relation, Filter):
-        return list(relation.conditions)
-    if isinstance(relation, Expand):
-        return [one for way in relation.ways for one in way]
-    if isinstance(relation, Join):
-        return [*relation.equal, *relation.rest]
-    if isinstance(relation, Generate):
-        return [relation.generator]
-    if isinstance(relation, Sort | Limit):
-        return list(relation.order)
-    return []
 
 
 def _scan(query: Query, relation: Scan) -> str:

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from firesteel.engine.files import FileRows
+from firesteel.engine.package import EnginePackage
 from firesteel.model.order import Order
 from firesteel.model.steps.reports import StepReport
 from firesteel.results.storage.store import ResultStore
-from firesteel.task.engine.package import EnginePackage
 from firesteel.task.mapped import MappedObjects, PrivateObjects
 
 Batches = Iterator[pa.RecordBatch]
@@ -116,17 +117,6 @@ class Operator(Protocol):
     """True: may be applied unit by unit behind a keyed head (it has no state across batches)."""
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """Rows of one local Parquet file. ``ranges``: (first, end) of the numbers they have in it; empty: all. ``nbytes``: plain ones, as
-    estimated."""
-
-    path: str
-    ranges: tuple[tuple[int, int], ...]
-    count: int
-    nbytes: int
 
 
 @runtime_checkable

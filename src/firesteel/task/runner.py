@@ -60,6 +60,8 @@ from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
+_FRAGMENTS = "firesteel.task.operators.fragments"
+"""The module of steps that use the embedded engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,7 +552,7 @@ def _with_threads(program: VertexProgram) -> tuple[Operator, ...]:
     operators: tuple[Any, ...] = program.operators
     if not any(getattr(one, "prefetch", 0) for one in operators):
         return operators
-    if not any(type(one).__module__.startswith("firesteel.task.engine.") for one in within(_operators(program))):
+    if not any(type(one).__module__ == _FRAGMENTS for one in within(_operators(program))):
         return operators
     return tuple(replace(one, prefetch=0) if getattr(one, "prefetch", 0) else one for one in operators)
 

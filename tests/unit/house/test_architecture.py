@@ -65,7 +65,7 @@ def test_an_executor_loads_nothing_but_arrow_and_numpy():
         "firesteel.task.runner", "firesteel.task.operators.composed", "firesteel.task.operators.aggregation.narrow"
     )
     assert not tops(loaded) & set(HEAVY)
-    assert rooms(loaded) <= {"task", "results", "model", "errors", "humanize"}
+    assert rooms(loaded) <= {"task", "engine", "results", "model", "errors", "humanize"}
 
 
 def test_connectors_load_nothing_but_arrow_and_numpy():
@@ -73,7 +73,7 @@ def test_connectors_load_nothing_but_arrow_and_numpy():
         "firesteel.connectors.formats.text", "firesteel.connectors.formats.parquet", "firesteel.connectors.memory"
     )
     assert not tops(loaded) & {*HEAVY} - {"pandas"}  # pyarrow.dataset loads pandas where there is one
-    assert rooms(loaded) <= {"connectors", "task", "results", "model", "errors", "humanize"}
+    assert rooms(loaded) <= {"connectors", "task", "engine", "results", "model", "errors", "humanize"}
 
 
 def test_results_import_nothing_of_ours_but_errors():

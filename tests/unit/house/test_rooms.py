@@ -24,8 +24,9 @@ ALLOWED = {
     "options": {"options"},
     "model": {"model", "options"},
     "results": {"results", "model"},
-    "task": {"task", "results", "model"},
-    "connectors": {"connectors", "task", "results", "model"},
+    "engine": {"engine"},
+    "task": {"task", "engine", "results", "model"},
+    "connectors": {"connectors", "task", "engine", "results", "model"},
     "compile": {"compile", "model", "task", "connectors", "options", "results"},
     "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
     "scheduler": {"scheduler", "model", "options"},
@@ -39,17 +40,17 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui",
+        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui", "engine",
     },
     "plan": {"plan"},
-    "render": {"render", "plan", "task"},
-    "sql": {"sql", "render", "plan", "api", "compile", "connectors", "model", "task", "spark"},
+    "render": {"render", "plan", "engine"},
+    "sql": {"sql", "render", "plan", "api", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
 
-EXECUTOR_ROOMS = ("model", "results", "task", "connectors")
+EXECUTOR_ROOMS = ("model", "results", "engine", "task", "connectors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "model", "options", "compile", "journal", "report", "simulation")
 

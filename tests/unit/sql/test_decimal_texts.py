@@ -6,20 +6,17 @@ import random
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from itertools import pairwise
 
+import duckdb
 import pytest
 
+from firesteel.engine.connection import connect
 from firesteel.render.expressions.arithmetic import decimal_quotient
 from firesteel.render.expressions.texts import scaled
-from firesteel.task.engine.connection import MACROS
-
-duckdb = pytest.importorskip("duckdb")
 
 
 @pytest.fixture(scope="module")
 def engine():
-    with duckdb.connect() as made:
-        for macro in MACROS:
-            made.execute(macro)
+    with connect() as made:
         yield made
 
 

@@ -21,9 +21,7 @@ import pytest
 from firesteel.plan.expr import Expr
 from firesteel.plan.types import arrow_type, decimal_of, engine_type
 from firesteel.render.expressions.translator import Expressions
-from firesteel.task.engine.connection import MACROS
-
-duckdb = pytest.importorskip("duckdb")
+from sql_engine_kit import tried, trying_engine
 
 BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 WIDTHS = ("decimal(4,2)", "decimal(9,4)", "decimal(18,9)", "decimal(38,19)")
@@ -319,17 +317,8 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def engine():
-    with duckdb.connect(config={"threads": 1}) as made:
-        made.execute("SET TimeZone = 'UTC'")
-        for macro in MACROS:
-            made.execute(_tried(macro))
-        made.execute("CREATE MACRO fs_left(m) AS CAST(CAST(m AS INTEGER) AS VARCHAR)")
+    with trying_engine() as made:
         yield made
-
-
-def _tried(text: str) -> str:
-    """The text with another error in place of ``error``, which TRY does not take."""
-    return text.replace("error('", "fs_left('")
 
 
 def alike(a: Any, b: Any) -> bool:
@@ -354,8 +343,8 @@ def _held(engine: Any, place: Place) -> None:
         pa.array(values, arrow_type(kind)) for values, kind in zip(zip(*rows, strict=True), place.kinds, strict=True)
     ]
     engine.register("rows", pa.table(arrays, [column.id for column in columns]))
-    tried = engine.sql(f"SELECT TRY({{'v': {_tried(text)}}}) AS t FROM rows").to_arrow_table()["t"].to_pylist()
-    found = [LEFT if one is None else one["v"] for one in tried]
+    values = engine.sql(f"SELECT TRY({{'v': {tried(text)}}}) AS t FROM rows").to_arrow_table()["t"].to_pylist()
+    found = [LEFT if one is None else one["v"] for one in values]
     wanted = [place.expected(*row) for row in rows]
     wrong = [
         (row, mine, other)

@@ -1,14 +1,16 @@
-"""The engine of a worker: where and when it spills, and which footers it keeps."""
+"""The engine of a worker: where and when it spills, which footers it keeps, and why it stops."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +20,13 @@ import pytest
 from connectors_kit import context as task_context
 from firesteel.connectors.formats import parquet
 from firesteel.connectors.formats.parquet import ParquetSource
-from firesteel.task import file_marks
-from firesteel.task.engine import connection
-from firesteel.task.engine.connection import SPILLED, cursor
-from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
+from firesteel.engine import connection, file_marks
+from firesteel.engine.connection import SPILLED, EngineSettings, cursor
+from firesteel.engine.files import FileRows
+from firesteel.errors import EngineStop, Stop
+from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.scratch import empty
-from firesteel.task.program import FileRows
+from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys, settings_of
 
 ROWS = 300_000
 NUMBERS = pa.schema({"n": pa.int64()})
@@ -45,7 +48,7 @@ def spilled_by(ctx):
     rows, spilled = 0, None
     for batch in SORTED.apply_unit([Numbers()], ctx):
         if spilled is None:
-            with cursor(ctx) as beside:
+            with cursor(settings_of(ctx)) as beside:
                 [(spilled,)] = beside.execute("SELECT sum(size) FROM duckdb_temporary_files()").fetchall()
         numbers = pa.array(range(rows, rows + batch.num_rows))
         assert batch["n"].equals(numbers)
@@ -152,3 +155,67 @@ def test_files_that_stay_keep_their_engine(tmp_path, monkeypatch):
     second.replace(first)
     assert total(first, ctx) == [600]
     assert connection._engines[0] is not kept
+
+
+def rows_of(sql, tmp_path, inputs=(), memory=64 << 20):
+    settings = EngineSettings(tmp_path / "engine", memory)
+    given = {name: (NUMBERS, batches) for name, batches in inputs}
+    return [row for batch in connection.run(sql, given, {}, NUMBERS, settings) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "message"),
+    [
+        ("SELECT 9223372036854000000 + i AS n FROM range(1000000) t(i)", Stop.VALUE, "Out of Range Error: Overflow"),
+        ("SELECT CAST(i || 'x' AS BIGINT) AS n FROM range(9) t(i)", Stop.VALUE, "Conversion Error: Could not"),
+        ("SELECT error('left to Spark: why') FROM range(9)", Stop.VALUE, "Invalid Input Error: left to Spark: why."),
+        ("SELECT 2.0 ** 70 AS n", Stop.VALUE, "Float value 1180591620717411303424.0"),  # in Arrow, on the way out
+        ("SELECT n FROM read_parquet('/nowhere/a.parquet')", Stop.INPUT, "IO Error: No files found"),
+        ("SELECT len(list(hash(i))) AS n FROM range(100000000) t(i)", Stop.MEMORY, "Out of Memory Error: "),
+        ("SELECT m AS n", Stop.ENGINE, "Binder Error: "),
+    ],
+)
+def test_why_it_stops(tmp_path, sql, kind, message):
+    with pytest.raises(EngineStop) as stopped:
+        rows_of(sql, tmp_path)
+    assert stopped.value.kind is kind
+    assert stopped.value.message.startswith(message)
+    assert describe_failure(stopped.value).stop is kind
+    assert rows_of("SELECT 1 AS n", tmp_path) == [{"n": 1}]
+
+
+def test_an_engine_with_a_defect_is_not_used_again(tmp_path):
+    rows_of("SELECT 1 AS n", tmp_path)
+    kept = connection._engines[0]
+    assert connection._stop(duckdb.InternalException("INTERNAL Error: a defect")).kind is Stop.INTERNAL
+    rows_of("SELECT 1 AS n", tmp_path)
+    assert connection._engines[0] is not kept
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) AS n FROM input, range(1000000) a, range(1000000000) b",
+        "SELECT a.range AS n FROM input, range(1000000000000) a ORDER BY hash(a.range)",
+    ],
+)
+def test_an_interrupt_ends_a_statement_at_once(tmp_path, sql):
+    running = threading.Event()
+
+    def rows():
+        yield pa.record_batch({"n": [1]})
+        running.set()
+
+    def interrupt():
+        if running.wait(600):
+            connection.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(EngineStop) as stopped:
+            rows_of(sql, tmp_path, [("input", rows())])
+    finally:
+        thread.join()
+    assert stopped.value.kind is Stop.INTERRUPTED
+    assert rows_of("SELECT 1 AS n", tmp_path) == [{"n": 1}]

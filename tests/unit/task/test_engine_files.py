@@ -14,12 +14,12 @@ import pytest
 from connectors_kit import context as task_context
 from firesteel.connectors.base import push_down
 from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.engine.files import FileRows, scan_of
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.store import ResultStore
-from firesteel.task.engine.files import scan_of
-from firesteel.task.engine.fragments import SqlFragment
 from firesteel.task.expressions import column
-from firesteel.task.program import FileRows, ReadsFiles, ResultOutput, SourceHead, VertexProgram
+from firesteel.task.operators.fragments import SqlFragment
+from firesteel.task.program import ReadsFiles, ResultOutput, SourceHead, VertexProgram
 from firesteel.task.runner import run_task
 
 SCHEMA = pa.schema(

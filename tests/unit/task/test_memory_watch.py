@@ -15,8 +15,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from firesteel.engine import connection
+from firesteel.engine.connection import EngineSettings
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.slots import memory_watch
@@ -102,6 +105,26 @@ def test_a_task_that_passes_its_limit_is_stopped_with_a_sentence():
     assert "in growing" in message or "in <listcomp>" in message or "in held" in message
     assert "its Python worker held" in message and "(slot sharing group 'gpu')" in message
     assert "data-volume-per-task" in hint and peak > 60 * MIB
+
+
+def test_a_statement_of_the_engine_is_interrupted(monkeypatch, tmp_path):
+    """It runs in C code, which does not look at exceptions, and would take days."""
+    monkeypatch.setattr(memory_watch, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(connection, "_engines", [])
+    numbers, kept = pa.schema({"n": pa.int64()}), []
+
+    def rows():
+        yield pa.record_batch({"n": [1]})
+        kept.append(held(100))
+
+    def work():
+        settings = EngineSettings(tmp_path / "engine", 64 * MIB)
+        text = "SELECT count(*) AS n FROM input, range(1000000) a, range(1000000000) b"
+        return list(connection.run(text, {"input": (numbers, rows())}, {}, numbers, settings))
+
+    kind, message, *_ = forked(lambda: run(watched_by(60), work))
+    assert kind in ("MemoryStop", "EngineStop")
+    assert "was stopped at its limit of memory" in message
 
 
 def test_what_stays_below_is_left_alone_and_its_peak_is_exact():

@@ -15,7 +15,6 @@ from firesteel.errors import PartitionException
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.batches import BatchSize
-from firesteel.task.engine.fragments import SqlFragment
 from firesteel.task.functions.batch_functions import MapInArrow
 from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
@@ -24,6 +23,7 @@ from firesteel.task.operators.aggregation.aggregate import (
     aggregate_schema,
     partial_schema,
 )
+from firesteel.task.operators.fragments import SqlFragment
 from firesteel.task.operators.join import HashJoin, join_schema
 from firesteel.task.operators.relational import Filter
 from firesteel.task.program import (

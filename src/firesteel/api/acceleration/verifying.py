@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from firesteel.engine.connection import connect
 from firesteel.errors import FiresteelError, WrongAnswerError, error_words, failure, shortened
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_VERIFY_MAX_BYTES, Options
@@ -373,9 +374,7 @@ def _both(ours: pa.Table, theirs: pa.Table) -> Generator[Any]:
 
     The entries of maps are sorted.
     """
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False}) as engine:
+    with connect() as engine:
         for name, table in (("ours", ours), ("theirs", theirs)):
             columns = [*table.columns, pa.array(range(table.num_rows), pa.int64())]
             engine.register(f"{name}_read", pa.table(columns, [*(f"c{i}" for i in range(table.num_columns)), "n"]))

@@ -20,14 +20,13 @@ from firesteel.api.steps.projection import project
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
-from firesteel.extras import command
 from firesteel.options import SQL_DATAFRAMES
 from firesteel.task.expressions import column
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
 
-_NO_ENGINE = f"DuckDB is not installed ({command('sql')})"
+_NO_ENGINE = "DuckDB is not installed (pip install 'duckdb>=2,<3')"
 
 
 def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:

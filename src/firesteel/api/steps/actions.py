@@ -19,10 +19,9 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.describe import describe, describe_left_to_spark
 from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.errors import FiresteelError, JobExecutionError
+from firesteel.errors import FiresteelError, JobExecutionError, Stop
 from firesteel.humanize import format_bytes, printable
 from firesteel.options import MAX_COLLECT_BYTES
-from firesteel.task.engine.connection import STOPPED
 from firesteel.task.functions.pandas_conversion import require_pandas
 from firesteel.task.functions.pandas_conversion import to_dataframe as pandas_frame
 from firesteel.users_line import caller_level
@@ -140,10 +139,14 @@ def _run(pipeline: Pipeline, name: str) -> tuple[CompiledJob, Any]:
 
 def left_to_spark(ends: Sequence[StreamNode], error: FiresteelError) -> list[StreamNode] | None:
     """The ends of a job that does by Spark what the engine gave up on, which is warned about; None: it was something else."""
-    _, found, why = error.message.partition(STOPPED)
-    instead = by_spark(ends) if found else None
+    stop = error.stop if isinstance(error, JobExecutionError) else None
+    if stop is None or stop.kind is Stop.INTERRUPTED:
+        return None
+    instead = by_spark(ends)
     if instead is not None:
-        warnings.warn(f"Spark computes the DataFrame itself now: {why}", UserWarning, stacklevel=caller_level())
+        warnings.warn(
+            f"Spark computes the DataFrame itself now: {stop.message}", UserWarning, stacklevel=caller_level()
+        )
     return instead
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from firesteel.model.job_graph import JobGraph, JobVertex, RuntimeFilter
-from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.expressions import passed_columns
 from firesteel.task.functions.row_functions import MapRows
 from firesteel.task.operators.composed import FromGate, FromOperator, tree_of
+from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.operators.relational import Filter, Project
 from firesteel.task.operators.window import WindowFunctions

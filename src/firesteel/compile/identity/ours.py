@@ -12,13 +12,13 @@ from firesteel.connectors.files.reading.source import FileSource
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.stored import StoredSource
 from firesteel.connectors.tables.sink import TableSink
-from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.functions.batch_functions import MapInPandas
 from firesteel.task.functions.group_functions import ApplyInPandas
 from firesteel.task.functions.instances import SetUp
 from firesteel.task.functions.row_errors import OnError
 from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
 from firesteel.task.operators.broadcast_join import BroadcastJoin
+from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.program import ResultOutput, SparkHead
 from firesteel.task.services.map_async import MapAsync
 

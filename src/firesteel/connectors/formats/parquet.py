@@ -35,10 +35,11 @@ from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.parquet_times import Calendar, Rebase, TimeColumns, Times, top_level
+from firesteel.engine.file_marks import Mark, mark_of
+from firesteel.engine.files import FileRows
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.file_marks import Mark, mark_of
-from firesteel.task.program import FileRows, TaskContext
+from firesteel.task.program import TaskContext
 
 _BATCH_BYTES = 4 << 20
 _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64

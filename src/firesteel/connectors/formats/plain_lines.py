@@ -19,7 +19,7 @@ from firesteel.connectors.files.reading.lines import is_text, with_plain_ends
 from firesteel.connectors.files.reading.source import FileSource, Listed, Piece
 from firesteel.connectors.files.shaping import gather, rows_without_columns
 from firesteel.connectors.formats.text import lines_of
-from firesteel.task.engine.connection import STOPPED, FragmentError
+from firesteel.errors import EngineStop, Stop
 from firesteel.task.program import TaskContext
 
 _FIRST_DAY = -719162
@@ -94,9 +94,9 @@ def not_plain(what: str) -> Exception:
     return _NotPlainError(what)
 
 
-def stopped(place: str, what: str) -> FragmentError:
+def stopped(place: str, what: str) -> EngineStop:
     """The end of the fragment: Spark reads the file."""
-    return FragmentError(f"{STOPPED}{place} has {what}.")
+    return EngineStop(Stop.INPUT, f"{place} has {what}.")
 
 
 def plain_values(array: pa.Array, to: pa.DataType) -> pa.Array:

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from firesteel.errors import Stop
 from firesteel.model.arrays import Floats, Ints, Names, select
 from firesteel.model.sizes import pack
 from firesteel.model.steps.reports import StepReport
@@ -198,6 +199,8 @@ class FailureCause:
     token: int = -1
     """``dataset`` ... ``token`` name the bad partition for FailureKind.PARTITION."""
     hint: str | None = None
+    stop: Stop | None = None
+    """Of the embedded engine, if that is what failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,6 +199,7 @@ class PostMortem:
             attempt=attempt,
             token=token,
             hint=message.hint,
+            stop=message.stop,
         )
         subtasks, attempts = np.array([[where.subtask], [where.attempt]], dtype=np.int64)
         return ev.ExecutionsFailed(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause)

@@ -20,7 +20,7 @@ import msgspec.structs
 
 from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
-from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
+from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
@@ -566,7 +566,10 @@ class JobRun:
         message = cause.message if cause is not None else "no cause is known"
         hint = cause.hint if cause is not None else None
         trace = cause.trace if cause is not None else None
-        return JobExecutionError(f"The job '{self.job_name}' failed{where}: {message}", hint=hint, cause_trace=trace)
+        error = JobExecutionError(f"The job '{self.job_name}' failed{where}: {message}", hint=hint, cause_trace=trace)
+        if cause is not None and cause.stop is not None:
+            error.stop = EngineStop(cause.stop, message)
+        return error
 
     def _where(self, vertex: int | None, subtask: int | None) -> str:
         if vertex is None:

@@ -13,10 +13,10 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
 
+from firesteel.engine.package import EnginePackage, this_platform
 from firesteel.package_files import contents, write_zip
 from firesteel.spark.storage.directories import private_directory
-from firesteel.task.engine import fragments
-from firesteel.task.engine.package import EnginePackage, this_platform
+from firesteel.task.operators import fragments
 
 KEPT_SECONDS = 30 * 86400
 _FRAGMENTS = fragments.__name__.encode()

@@ -15,7 +15,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.relation import Columns, schema_of
-from firesteel.task.engine.fragments import INPUT, SqlFragment, SqlOfKeys
+from firesteel.task.operators.fragments import INPUT, SqlFragment, SqlOfKeys
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ import errno
 import traceback
 from dataclasses import dataclass
 
-from firesteel.errors import FiresteelError, PartitionException, UsageError, error_words, shortened
+from firesteel.errors import EngineStop, FiresteelError, PartitionException, Stop, UsageError, error_words, shortened
 from firesteel.results.storage.store import StorageError
-from firesteel.task.engine.connection import FragmentError
 from firesteel.task.executor.place import here
 from firesteel.task.functions.user_code import SetUpError, UserFunctionError
 
@@ -19,12 +18,13 @@ class RunAgainError(FiresteelError):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """``kind``: name of the FailureKind; ``message``: a sentence; ``trace``: the user's frames."""
+    """``kind``: name of the FailureKind; ``message``: a sentence; ``trace``: the user's frames; ``stop``: of the embedded engine."""
 
     kind: str
     message: str
     hint: str | None = None
     trace: str | None = None
+    stop: Stop | None = None
 
 
 def describe_failure(error: BaseException) -> Described:
@@ -36,8 +36,8 @@ def describe_failure(error: BaseException) -> Described:
             described = Described("LOST", cause.message)
         case PartitionException():
             described = Described("PARTITION", str(cause))
-        case FragmentError():
-            described = Described("FATAL", cause.message, cause.hint)
+        case EngineStop():
+            described = Described("FATAL", cause.message, cause.hint, stop=cause.kind)
         case MemoryError():
             described = Described(
                 "USER",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from firesteel.task.engine.package import EnginePackage
+from firesteel.engine.package import EnginePackage
 from firesteel.task.executor.modules import ModuleSource
 from firesteel.task.executor.openings import Watch
 

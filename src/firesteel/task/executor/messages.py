@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.errors import Stop
+
 Ints = NDArray[np.int64]
 _FINISHED, _FINISHED_WITH_REPORTS = 1, 2
 """The first byte of a finished execution's record; a pickle's is 128."""
@@ -111,6 +113,8 @@ class FailedMessage:
     trace: str | None = None
     partition: tuple[int, int, int, int] = (-1, -1, -1, -1)
     """(data set, partition, attempt, token) of a bad partition."""
+    stop: Stop | None = None
+    """Of the embedded engine, if that is what failed."""
 
 
 @dataclass(frozen=True, slots=True)

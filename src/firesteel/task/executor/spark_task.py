@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from firesteel.engine.connection import SPILLED
 from firesteel.errors import PartitionException
 from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
 from firesteel.model.steps import reports as step_reports
 from firesteel.task import sharing
-from firesteel.task.engine.connection import SPILLED
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
@@ -399,7 +399,7 @@ class _Execution:
         bad = (-1, -1, -1, -1)
         if isinstance(error, PartitionException):
             bad = (error.dataset, error.partition, error.attempt, error.token)
-        return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
+        return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad, what.stop)
 
 
 def _gate(gate: GateColumns, rects: NDArray[np.int32], shares: NDArray[np.int32] | None) -> Gate | PipelinedGate:

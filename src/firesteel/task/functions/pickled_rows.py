@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.task.engine.connection import STOPPED, FragmentError
+from firesteel.errors import EngineStop, Stop
 
 _PLAIN = (bool, int, float, str, bytes, bytearray, Decimal)
 """Python's types that the JVM knows: one of them where another is declared is null."""
@@ -48,7 +48,7 @@ def _other(value: Any, declared: pa.DataType) -> Any:
     if value is None:
         return None
     if type(value) not in _PLAIN or pa.types.is_string(declared) or pa.types.is_temporal(declared):
-        raise FragmentError(f"{STOPPED}a Python function gave a {type(value).__name__} where {declared} is declared.")
+        raise EngineStop(Stop.VALUE, f"A Python function gave a {type(value).__name__} where {declared} is declared.")
     return value.encode() if type(value) is str and pa.types.is_binary(declared) else None
 
 

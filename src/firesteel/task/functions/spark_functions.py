@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.errors import error_words
-from firesteel.task.engine.connection import STOPPED, FragmentError
+from firesteel.errors import EngineStop, Stop, error_words
 from firesteel.task.functions.pickled_rows import answers_by_rows
 from firesteel.task.functions.user_code import Boundary
 from firesteel.task.program import Batches, TaskContext
@@ -62,19 +61,19 @@ class SparkFunctions:
     """(number, pickled value) of each broadcast variable."""
 
     def answers(self, inputs: Iterator[Any], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        """The batches of ``gives`` that the functions make of ``inputs``. Raises what the inputs raise, and FragmentError."""
+        """The batches of ``gives`` that the functions make of ``inputs``. Raises what the inputs raise, and EngineStop."""
         source = Boundary(inputs)
         try:
             for answer in self._made(ctx)(source):
                 yield self._checked(answer)
         except GeneratorExit:  # nobody wants more
             raise
-        except FragmentError:
+        except EngineStop:
             raise
         except BaseException as error:  # sys.exit() too
             if source.error is not None:
                 raise source.error from None
-            raise _left(f"the Python function {self.name} raised {error_words(error)}") from error
+            raise left_to_spark(self.name, f"raised {error_words(error)}") from error
         if source.error is not None:  # swallowed by the function: its answer lacks rows
             raise source.error
 
@@ -107,16 +106,16 @@ class SparkFunctions:
             struct: Any = answer.column(0)
             names, columns = [part.name for part in struct.type], struct.flatten()
         if len(columns) != len(self.gives) or (self.by_name and names != self.gives.names):
-            raise _left(f"the Python function {self.name} gave the columns {', '.join(names)}")
+            raise left_to_spark(self.name, f"gave the columns {', '.join(names)}")
         return pa.RecordBatch.from_arrays(
             [self._column(column, part) for column, part in zip(columns, self.gives, strict=True)], schema=self.gives
         )
 
     def _column(self, column: Any, declared: pa.Field) -> Any:
         if not _same(column.type, declared.type):
-            raise _left(f"the Python function {self.name} gave {column.type} where {declared.type} is declared")
+            raise left_to_spark(self.name, f"gave {column.type} where {declared.type} is declared")
         if not declared.nullable and column.null_count:
-            raise _left(f"the Python function {self.name} gave nulls where none are declared")
+            raise left_to_spark(self.name, "gave nulls where none are declared")
         return column if column.type == declared.type else column.cast(declared.type)
 
     def cut(self, batches: Batches) -> Batches:
@@ -156,8 +155,9 @@ def _same(got: pa.DataType, declared: pa.DataType) -> bool:
     )
 
 
-def _left(why: str) -> FragmentError:
-    return FragmentError(f"{STOPPED}{why}.")
+def left_to_spark(name: str, did: str) -> EngineStop:
+    """The stop for a function's answer, or error, that Spark is to handle."""
+    return EngineStop(Stop.VALUE, f"The Python function {name} {did}.")
 
 
 def _register(broadcasts: tuple[tuple[int, bytes], ...], scratch: Path) -> None:

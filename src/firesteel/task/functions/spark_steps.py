@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.task.batches import coalesce, one_chunk, take_rows
-from firesteel.task.engine.connection import STOPPED, FragmentError
-from firesteel.task.functions.spark_functions import SparkFunctions, viewed
+from firesteel.task.functions.spark_functions import SparkFunctions, left_to_spark, viewed
 from firesteel.task.operators.grouping import Groups, encode, key_columns, paired_columns
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
@@ -67,13 +66,13 @@ class EvaluateBySpark:
         for answer in self.functions.answers(arguments(), ctx):
             yield from self._beside(waiting, answer)
         if any(batch.num_rows for batch in waiting):
-            raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave too few rows.")
+            raise left_to_spark(self.functions.name, "gave too few rows")
 
     def _beside(self, waiting: deque[pa.RecordBatch], answer: pa.RecordBatch) -> Batches:
         """The answer's rows beside those they are of: a function of iterators may cut them anew."""
         while answer.num_rows:
             if not waiting:
-                raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave too many rows.")
+                raise left_to_spark(self.functions.name, "gave too many rows")
             batch = waiting.popleft()
             n = min(batch.num_rows, answer.num_rows)
             if n < batch.num_rows:
@@ -129,7 +128,7 @@ class AggregateBySpark:
         results = _results(groups, self.seen, self.functions, ctx)
         first = groups.starts[groups.codes()]
         if len(first) != results.num_rows:
-            raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave no row for each group.")
+            raise left_to_spark(self.functions.name, "gave no row for each group")
         keys = take_rows(groups.table.select(list(self.group_keys)), first)
         yield from pa.Table.from_arrays([*keys.columns, *results.columns], schema=self.schema).to_batches()
 
@@ -154,7 +153,7 @@ class WindowBySpark:
         groups = _grouped(inputs[0].table(), self.group_keys)
         results = _results(groups, self.seen, self.functions, ctx)
         if groups.table.num_rows != results.num_rows:
-            raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave no result for each row.")
+            raise left_to_spark(self.functions.name, "gave no result for each row")
         rows = groups.table.select(list(self.kept))
         yield from pa.Table.from_arrays([*rows.columns, *results.columns], schema=self.schema).to_batches()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from firesteel.engine.clocks import offsets_at
 from firesteel.plan.expr import Unsupported
 from firesteel.render.expressions.texts import once
-from firesteel.task.engine.clocks import offsets_at
 
 _SECOND = 10**6
 _DAY = 86400

@@ -26,6 +26,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
+from firesteel.engine.connection import interrupt
 from firesteel.errors import FiresteelError
 from firesteel.humanize import format_bytes
 from firesteel.task.executor.slots.resident import Resident
@@ -202,6 +203,7 @@ class MemoryWatch:
                 self._where = self._where or _user_place(self._main)
                 self._raised = True
                 _raise_in(self._main)
+                interrupt()  # a statement of the engine's, which does not look at exceptions
 
     def wait(self, seconds: float) -> bool:
         """True: the watch is over."""

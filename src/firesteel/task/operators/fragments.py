@@ -8,9 +8,11 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from firesteel.task.engine.connection import conformed, run
-from firesteel.task.engine.files import identifier, scan_of
-from firesteel.task.program import Batches, FileRows, TaskContext, UnitInput
+from firesteel.engine.connection import SPILLED, EngineSettings, run
+from firesteel.engine.convert import conformed
+from firesteel.engine.files import FileRows, identifier, scan_of
+from firesteel.task.executor.place import here
+from firesteel.task.program import Batches, TaskContext, UnitInput
 
 INPUT = "input"
 """The name of the rows in the text; those of several inputs are ``input0``, ``input1``."""
@@ -41,14 +43,15 @@ class SqlFragment:
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         rows = {self._rows: (self.reads, _cast(batches, self.reads))}
-        return run(self._query(), rows, self._tables(ctx), self.schema, ctx)
+        return run(self._query(), rows, self._tables(ctx), self.schema, settings_of(ctx))
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
         if not files:
             return self.apply(iter(()), ctx)
         scan = scan_of(files, self.reads.names)
-        return run(self._query(scan), {}, self._tables(ctx), self.schema, ctx, files={one.path for one in files})
+        read = {one.path for one in files}
+        return run(self._query(scan), {}, self._tables(ctx), self.schema, settings_of(ctx), files=read)
 
     @property
     def _rows(self) -> str:
@@ -94,7 +97,13 @@ class SqlOfKeys:
             f"{INPUT}{i}": (reads, _cast(one.batches(), reads))
             for i, (one, reads) in enumerate(zip(inputs, self.reads, strict=True))
         }
-        return run(self.sql, streams, {}, self.schema, ctx)
+        return run(self.sql, streams, {}, self.schema, settings_of(ctx))
+
+
+def settings_of(ctx: TaskContext) -> EngineSettings:
+    """The engine of a task: it may hold half of the task's memory, and spills into the worker's scratch directory."""
+    memory = max(ctx.memory_budget // 2, 64 << 20)
+    return EngineSettings(ctx.scratch / SPILLED, memory, ctx.engine, here().host)
 
 
 def _cast(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from firesteel.task.executor.place import here
-
 
 @dataclass(frozen=True, slots=True)
 class EnginePackage:
@@ -28,32 +26,32 @@ def this_platform() -> str:
     return f"{python} on {platform.system()} {platform.machine()}{library and f' with {library}'}"
 
 
-def load(package: EnginePackage | None) -> Any:
-    """The module ``duckdb``. ``package``: None where workers run the driver's interpreter, with its packages.
+def load(package: EnginePackage | None, host: str) -> Any:
+    """The module ``duckdb``. ``package``: None where this process runs the driver's interpreter, with its packages; ``host``: for messages.
 
     Raises ImportError with a sentence where it cannot be had, and where it is another version than the driver's: its answers may differ.
     """
     if package is not None and find_spec("duckdb") is None:
-        sys.path.append(_unpacked(package))  # the last: nothing that is installed is hidden
+        sys.path.append(_unpacked(package, host))  # the last: nothing that is installed is hidden
     try:
         import duckdb
     except ImportError as error:
-        raise ImportError(f"DuckDB cannot be loaded on {here().host}: {error}") from error
+        raise ImportError(f"DuckDB cannot be loaded on {host}: {error}") from error
     if package is not None and _minor(duckdb.__version__) != _minor(package.version):
         raise ImportError(
-            f"{here().host} has DuckDB {duckdb.__version__} and the driver {package.version}, whose answers may differ: "
+            f"{host} has DuckDB {duckdb.__version__} and the driver {package.version}, whose answers may differ: "
             f"{_advice(package)}, or uninstall it there, so that the driver's is sent"
         )
     return duckdb
 
 
-def _unpacked(package: EnginePackage) -> str:
+def _unpacked(package: EnginePackage, host: str) -> str:
     """Returns where Spark has unpacked the driver's package on this executor."""
     if not package.archive:
-        raise ImportError(f"DuckDB is not installed on {here().host}: {_advice(package)}")
+        raise ImportError(f"DuckDB is not installed on {host}: {_advice(package)}")
     if this_platform() != package.platform:
         raise ImportError(
-            f"DuckDB is not installed on {here().host}, and the driver's is for {package.platform}, not for {this_platform()}: "
+            f"DuckDB is not installed on {host}, and the driver's is for {package.platform}, not for {this_platform()}: "
             f"{_advice(package)}"
         )
     from pyspark import SparkFiles

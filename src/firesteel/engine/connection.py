@@ -1,25 +1,22 @@
-"""One engine in each Python worker, with a cursor for each statement of a task: DuckDB 2, with as many threads as a slot has: one."""
+"""The engine of this process, with a cursor for each statement: DuckDB 2, with as many threads as a slot has: one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from firesteel.errors import FiresteelError
-from firesteel.task.engine.clocks import has_endless
-from firesteel.task.engine.files import literal
-from firesteel.task.engine.package import load
-from firesteel.task.file_marks import FileMarks
-from firesteel.task.program import TaskContext
+from firesteel.engine.convert import conformed, has_endless
+from firesteel.engine.file_marks import FileMarks
+from firesteel.engine.files import literal
+from firesteel.engine.package import EnginePackage, load
+from firesteel.errors import EngineStop, Stop
 
 BATCH_ROWS = 1 << 16
-STOPPED = "The engine stopped: "
-"""Begins the message of a FragmentError: by it the driver knows one."""
 
 SWITCHED_OFF = (
     "statistics_propagation",  # answers from statistics: count(10 / i) loses its error, max(x) its NaN
@@ -51,8 +48,32 @@ SPILLED = "engine"
 """The folder of what the engine spills, in a worker's scratch directory."""
 
 
-class FragmentError(FiresteelError):
-    """The engine gave up on a query: an overflow, a cast that fails, too little memory. Spark runs the query instead."""
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """``memory``: bytes that the engine may hold; what does not fit is spilled into ``folder``, which is made. ``package``: the driver's
+    DuckDB, None where this process has its packages. ``host``: for messages."""
+
+    folder: Path
+    memory: int
+    package: EnginePackage | None = None
+    host: str = "this machine"
+
+
+def connect(package: EnginePackage | None = None, host: str = "this machine", **config: Any) -> Any:
+    """A new engine, with all that makes its answers Firesteel's. ``config``: more of DuckDB's settings.
+
+    Raises ImportError with a sentence where DuckDB cannot be loaded.
+    """
+    given = {
+        "threads": 1,
+        "autoinstall_known_extensions": False,
+        "disabled_optimizers": ",".join(SWITCHED_OFF),
+        **config,
+    }
+    made = load(package, host).connect(":memory:", config=given)
+    for text in (*SETTINGS, *MACROS):
+        made.execute(text)
+    return made
 
 
 @dataclass(slots=True)
@@ -62,12 +83,13 @@ class _Engine:
     memory: int
     files: FileMarks
 
-    def fits(self, folder: Path, memory: int, files: Collection[str]) -> bool:
-        """Brings the settings to these. False: another engine is needed."""
+    def fits(self, settings: EngineSettings, files: Collection[str]) -> bool:
+        """Brings it to these settings. False: another engine is needed."""
         import duckdb
 
         if not self.files.hold(files):
             return False
+        folder, memory = settings.folder, settings.memory
         try:
             if self.folder != folder or not folder.exists():
                 folder.mkdir(exist_ok=True)
@@ -83,44 +105,42 @@ class _Engine:
 
 _engines: list[_Engine] = []
 """This process's, once there is one. An earlier one lives on until its cursors are closed."""
+_cursors: set[Any] = set()
+"""Those that are open."""
 
 
-def _engine(ctx: TaskContext, files: Collection[str]) -> _Engine:
-    """This worker's engine, which may hold half of the task's memory and spills into the worker's scratch directory.
-
-    ``files``: what the statement reads. The engine keeps their footers: after a change of a file there is a new engine.
-    """
-    folder, memory = ctx.scratch / SPILLED, max(ctx.memory_budget // 2, 64 << 20)
-    if _engines and _engines[0].fits(folder, memory, files):
+def _engine(settings: EngineSettings, files: Collection[str]) -> _Engine:
+    """``files``: what the statement reads. The engine keeps their footers: after a change of a file there is a new engine."""
+    if _engines and _engines[0].fits(settings, files):
         return _engines[0]
-    try:
-        duckdb = load(ctx.engine)
-    except ImportError as error:
-        raise FragmentError(f"{STOPPED}{error}.") from error
     _engines.clear()
-    folder.mkdir(exist_ok=True)
-    config = {
-        "threads": 1,
-        "autoinstall_known_extensions": False,
-        "disabled_optimizers": ",".join(SWITCHED_OFF),
-        "temp_directory": str(folder),
-        "memory_limit": f"{memory}B",
-    }
-    made = duckdb.connect(":memory:", config=config)
-    for text in (*SETTINGS, *MACROS):
-        made.execute(text)
-    _engines.append(_Engine(made, folder, memory, FileMarks(files)))
+    settings.folder.mkdir(exist_ok=True)
+    config = {"temp_directory": str(settings.folder), "memory_limit": f"{settings.memory}B"}
+    try:
+        made = connect(settings.package, settings.host, **config)
+    except ImportError as error:
+        raise EngineStop(Stop.ENGINE, f"{error}.") from error
+    _engines.append(_Engine(made, settings.folder, settings.memory, FileMarks(files)))
     return _engines[0]
 
 
 @contextmanager
-def cursor(ctx: TaskContext, files: Collection[str] = ()) -> Generator[Any]:
-    """A cursor of this worker's engine. ``files``: the paths of all that its statement reads."""
-    one = _engine(ctx, files).connection.cursor()
+def cursor(settings: EngineSettings, files: Collection[str] = ()) -> Generator[Any]:
+    """A cursor of this process's engine. ``files``: the paths of all that its statement reads."""
+    one = _engine(settings, files).connection.cursor()
+    _cursors.add(one)
     try:
         yield one
     finally:
+        _cursors.discard(one)
         one.close()
+
+
+def interrupt() -> None:
+    """Ends all statements of this process with an EngineStop of the kind INTERRUPTED. For any thread."""
+    for one in list(_cursors):
+        with suppress(Exception):  # it was closed meanwhile
+            one.interrupt()
 
 
 def run(
@@ -128,17 +148,17 @@ def run(
     inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
     tables: Mapping[str, pa.Table],
     schema: pa.Schema,
-    ctx: TaskContext,
+    settings: EngineSettings,
     *,
     files: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query, as batches of ``schema``.
 
     ``inputs``: streams that it reads, each once; ``tables``: what it may read several times; ``files``: the paths of those that its
-    text names. Raises what an input raises, and FragmentError for what the engine does.
+    text names. Raises what an input raises, and EngineStop for what the engine does.
     """
     failed: list[BaseException] = []
-    with cursor(ctx, files) as engine:
+    with cursor(settings, files) as engine:
         import duckdb
 
         try:
@@ -157,12 +177,30 @@ def run(
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
             if failed:
                 raise failed[0] from None
-            if isinstance(error, duckdb.InterruptException):
-                raise
-            raise FragmentError(
-                f"{STOPPED}{_sentence(error)}.",
-                hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames.",
-            ) from error
+            raise _stop(error) from error
+
+
+_KINDS = {
+    "Out of Range Error": Stop.VALUE,
+    "Conversion Error": Stop.VALUE,
+    "Invalid Input Error": Stop.VALUE,  # of the function error(), too
+    "IO Error": Stop.INPUT,
+    "Out of Memory Error": Stop.MEMORY,
+    "INTERRUPT Error": Stop.INTERRUPTED,
+    "INTERNAL Error": Stop.INTERNAL,
+    "FATAL Error": Stop.INTERNAL,
+}
+"""By the first words of DuckDB's message. Where Arrow raises the error, there is no class that says it."""
+
+
+def _stop(error: Exception) -> EngineStop:
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    kind = _KINDS.get(text.partition(":")[0], Stop.VALUE if isinstance(error, pa.ArrowException) else Stop.ENGINE)
+    if kind is Stop.INTERNAL:
+        _engines.clear()  # it may refuse whatever it is asked next
+    return EngineStop(
+        kind, f"{text}.", hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames."
+    )
 
 
 def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:
@@ -178,19 +216,4 @@ def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> 
 
 def _known(rows: pa.RecordBatch | pa.Table) -> None:
     if has_endless(rows):
-        raise FragmentError(f"{STOPPED}left to Spark: a time at the end of its type.")
-
-
-def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch's columns, by position, under the names and types of ``schema``."""
-    if batch.schema.equals(schema):
-        return batch
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _sentence(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")
+        raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from firesteel.task.program import FileRows
+from dataclasses import dataclass
 
 _OPTIONS = "hive_partitioning=false, can_have_nan=true"
 """Nothing is read out of paths; and statistics say nothing of NaN, which is greater than all else."""
 _RANGES = 32
 """Of one branch. Each costs a comparison a row, and each branch opens the file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of one local Parquet file. ``ranges``: (first, end) of the numbers they have in it; empty: all. ``nbytes``: plain ones, as
+    estimated."""
+
+    path: str
+    ranges: tuple[tuple[int, int], ...]
+    count: int
+    nbytes: int
 
 
 def scan_of(parts: Sequence[FileRows], columns: Sequence[str]) -> str:
