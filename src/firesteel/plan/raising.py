@@ -30,6 +30,58 @@ def any_raises(nodes: Iterable[Expr]) -> bool:
     return any(map(may_raise, nodes))
 
 
+def sure(conditions: Iterable[Expr]) -> list[Expr]:
+    """Return those of conditions, all of which are to hold, by which a row may be dropped before the others are computed.
+
+    Spark computes a condition where none before it is false. So it does where one is null, but for filters in code that it has generated.
+    """
+    conditions = list(conditions)
+    if not any_raises(conditions):
+        return conditions
+    known: set[str] = set()
+    found: list[Expr] = []
+    for one in conditions:
+        if may_raise(one):
+            break
+        if _never_null(one, known):
+            found.append(one)
+        if one.cls == "IsNotNull" and one["child"].cls == "AttributeReference":
+            known.add(one["child"].id)
+    return found
+
+
+def _never_null(node: Expr, known: set[str]) -> bool:
+    """``known``: columns that are not null."""
+    if node.cls in ("IsNull", "IsNotNull", "EqualNullSafe"):
+        return True
+    if node.cls == "Literal":
+        return node["value"] is not None
+    if node.cls == "AttributeReference":
+        return node.id in known
+    if node.cls == "InSet":
+        return _never_null(node["child"], known) and isinstance(node["hset"], list) and None not in node["hset"]
+    return node.cls in _NULL_OF_NULLS and all(_never_null(one, known) for one in node.nodes())
+
+
+_NULL_OF_NULLS = frozenset(
+    [
+        "EqualTo",
+        "LessThan",
+        "LessThanOrEqual",
+        "GreaterThan",
+        "GreaterThanOrEqual",
+        "In",
+        "StartsWith",
+        "EndsWith",
+        "Contains",
+        "And",
+        "Or",
+        "Not",
+    ]
+)
+"""Conditions that are null only where an operand is."""
+
+
 _NAMES = """
 AttributeReference Alias Literal NamedLambdaVariable LambdaFunction OuterReference And Or Not IsNull IsNotNull In InSet If
 CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least IsNaN NaNvl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from firesteel.plan.expr import Expr
-from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.raising import any_raises, sure
 from firesteel.plan.relation import (
     Columns,
     Expand,
@@ -30,14 +30,13 @@ def scan_items(relation: Scan) -> str:
 
 
 def all_of(conditions: Sequence[Expr], x: Expressions) -> str:
-    """Conditions that all hold. Spark computes each for the rows for which those before it hold.
+    """Conditions that all hold.
 
-    The engine has an order of its own. So conditions among which one may raise are one condition for it. Those before the first that may
-    raise are also given one by one: by them the engine leaves out rows of files."""
-    texts = x.texts(conditions)
+    The engine has an order of its own. So conditions among which one may raise are one condition for it. Those that are sure are also given
+    one by one: by them the engine leaves out rows of files."""
+    texts = x.texts(sure(conditions))
     if any_raises(conditions):
-        sure = next(i for i, one in enumerate(conditions) if may_raise(one))
-        texts = [*texts[:sure], undivided(texts)]
+        texts.append(undivided(x.texts(conditions)))
     return " AND ".join(texts)
 
 

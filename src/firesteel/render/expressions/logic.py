@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, conjuncts
+from firesteel.plan.raising import any_raises
 from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
-from firesteel.render.expressions.texts import literal, once
+from firesteel.render.expressions.texts import literal, once, undivided
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -63,6 +64,14 @@ def _in_set(x: Expressions, n: Expr) -> str:
 
 def _both(word: str) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"({x.text(n['left'])} {word} {x.text(n['right'])})"
+
+
+def _and(x: Expressions, n: Expr) -> str:
+    """Spark computes the right side where the left one is null, too; the engine does not where rows are chosen by it."""
+    conditions = conjuncts(n)
+    if any_raises(conditions[1:]):
+        return undivided(x.texts(conditions))
+    return f"({x.text(n['left'])} AND {x.text(n['right'])})"
 
 
 def _if(x: Expressions, n: Expr) -> str:
@@ -122,7 +131,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "KnownNullable": _child,
     "KnownFloatingPointNormalized": _child,
     "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
-    "And": _both("AND"),
+    "And": _and,
     "Or": _both("OR"),
     "Not": lambda x, n: f"(NOT {x.text(n['child'])})",
     "IsNull": lambda x, n: f"({x.text(n['child'])} IS NULL)",

@@ -57,8 +57,9 @@ def in_wider(kind: Any, text: Callable[[str], str]) -> str:
 
 
 def undivided(conditions: list[str]) -> str:
-    """Conditions that all hold, as one that the engine does not take apart: none of them drops rows before the others are computed."""
-    return f"(CASE WHEN {' AND '.join(conditions)} THEN true ELSE false END)"
+    """Conditions that all hold, as one that the engine does not take apart: each is computed where none before it is false."""
+    whens = " ".join(f"WHEN NOT {one} THEN false" for one in conditions)
+    return f"(CASE {whens} ELSE {' AND '.join(conditions)} END)"
 
 
 def constant(node: Expr, what: str) -> str | int:

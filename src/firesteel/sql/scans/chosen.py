@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 
 from firesteel.plan.expr import Expr, conjuncts, walk
-from firesteel.plan.raising import may_raise
+from firesteel.plan.raising import sure
 from firesteel.sql.plans.catalyst import Operator
 
 
@@ -18,10 +17,8 @@ class Chosen:
     filters: tuple[Operator, ...] = ()
 
     def conditions(self) -> list[Expr]:
-        """Each is true of every row that is wanted. Those after one that may raise an error of Spark's are not among them: it is computed for
-        the rows that they drop, too."""
-        in_order = (one for each in reversed(self.filters) for one in conjuncts(each["condition"]))
-        return list(takewhile(lambda one: not may_raise(one), in_order))
+        """Each is true of every row that is wanted. Where one may raise an error of Spark's, only those are among them that are sure."""
+        return sure(one for each in reversed(self.filters) for one in conjuncts(each["condition"]))
 
 
 def chosen(root: Operator) -> dict[int, Chosen]:
