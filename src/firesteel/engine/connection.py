@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.engine.convert import conformed, has_endless
+from firesteel.engine.convert import Rows, carried, conformed, has_endless
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import literal
 from firesteel.engine.package import EnginePackage, load
@@ -163,10 +163,10 @@ def run(
 
         try:
             for name, (kind, batches) in inputs.items():
-                engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
+                taken = carried(kind)
+                engine.register(name, pa.RecordBatchReader.from_batches(taken, _watched(batches, taken, failed)))
             for name, table in tables.items():
-                _known(table)
-                engine.register(name, table)
+                engine.register(name, _known(conformed(table, carried(table.schema))))
             reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)  # what execute gives holds all rows at once
             try:
                 for batch in reader:
@@ -203,17 +203,19 @@ def _stop(error: Exception) -> EngineStop:
     )
 
 
-def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:
-    """Keeps what the input raised, of which the engine would only tell the text."""
+def _watched(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, failed: list[BaseException]
+) -> Iterator[pa.RecordBatch]:
+    """The batches under ``schema``. Keeps what the input raised, of which the engine would only tell the text."""
     try:
         for batch in batches:
-            _known(batch)
-            yield batch
+            yield _known(conformed(batch, schema))
     except BaseException as error:
         failed.append(error)
         raise
 
 
-def _known(rows: pa.RecordBatch | pa.Table) -> None:
+def _known(rows: Rows) -> Rows:
     if has_endless(rows):
         raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")
+    return rows
