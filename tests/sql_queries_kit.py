@@ -164,7 +164,8 @@ class Kit:
     def _fails(self, known: Known, tally: Tally) -> None:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
         try:
-            pipeline, _ = take_over(self.env, known.frame, dataframe_schema(known.frame), "")
+            taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
+            pipeline = taken.pipeline("")
             rows = self.steps.run(pipeline)
         except Unsupported:
             return
@@ -191,7 +192,8 @@ class Kit:
     def _by_steps(self, known: Known, tally: Tally) -> bool:
         """Compares; false: there was nothing to compare."""
         try:
-            pipeline, left = take_over(self.env, known.frame, dataframe_schema(known.frame), "")
+            taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
+            pipeline, left = taken.pipeline(""), taken.left
         except Unsupported as reason:
             tally.left.update(str(reason).split("; "))
             return False

@@ -120,7 +120,8 @@ class Kit:
         """What is wrong; empty: nothing."""
         try:
             frame = self.spark.sql(query)
-            pipeline, left = take_over(self.env, frame, dataframe_schema(frame), "")
+            taken = take_over(self.env, frame, dataframe_schema(frame))
+            pipeline, left = taken.pipeline(""), taken.left
         except Unsupported:
             told["left to Spark"] += 1
             return ""

@@ -177,7 +177,7 @@ def run(
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
             if failed:
                 raise failed[0] from None
-            raise _stop(error) from error
+            raise stop_of(error) from error
 
 
 _KINDS = {
@@ -193,7 +193,8 @@ _KINDS = {
 """By the first words of DuckDB's message. Where Arrow raises the error, there is no class that says it."""
 
 
-def _stop(error: Exception) -> EngineStop:
+def stop_of(error: Exception) -> EngineStop:
+    """What the engine stopped for, by what it raised."""
     text = str(error).strip().partition("\n")[0].rstrip(".")
     kind = _KINDS.get(text.partition(":")[0], Stop.VALUE if isinstance(error, pa.ArrowException) else Stop.ENGINE)
     if kind is Stop.INTERNAL:

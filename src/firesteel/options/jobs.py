@@ -365,6 +365,41 @@ SQL_MIN_INPUT_BYTES = _register(
         check=at_least(0),
     )
 )
+IN_PROCESS = _register(
+    Option(
+        "firesteel.run.in-process",
+        one_of("queries", "never"),
+        "queries",
+        "What runs as one statement in the driver's process, with all its cores, in the place of stages on Spark. queries: the queries of accelerated sessions that are small; never: nothing.",
+    )
+)
+IN_PROCESS_MAX_BYTES = _register(
+    Option(
+        "firesteel.run.in-process.max-bytes",
+        parse_size,
+        1 * GIB,
+        "Most plain bytes that a query may read to run in the driver's process: of the columns that it reads, without the row groups that are left out.",
+        check=at_least(0),
+    )
+)
+IN_PROCESS_THREADS = _register(
+    Option(
+        "firesteel.run.in-process.threads",
+        parse_int,
+        0,
+        "Threads of the engine in the driver's process, for all its queries together. 0: as many as the process has cores.",
+        check=at_least(0),
+    )
+)
+ENGINE_MEMORY = _register(
+    Option[int | None](
+        "firesteel.run.in-process.memory",
+        parse_size,
+        None,
+        "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of what the machine or container has beside the JVM's heap.",
+        check=at_least(32 * MIB, "32 MiB"),
+    )
+)
 SQL_VERIFY = _register(
     Option(
         "firesteel.sql.verify",

@@ -1,36 +1,56 @@
-"""A DataFrame as a pipeline of steps: where to begin."""
+"""A DataFrame as a relation, and as a pipeline of steps: where to begin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.plan.expr import Unsupported
+from firesteel.plan.relation import Relation
 from firesteel.plan.types import quoted
 from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.reader import Reader
 from firesteel.sql.steps.steps import Steps
 
 
-def take_over(
-    env: Any, dataframe: Any, schema: pa.Schema, place: str, streams: Mapping[int, Pipeline] | None = None
-) -> tuple[Pipeline, list[str]]:
-    """The DataFrame's rows, computed by steps, and what of it Spark computes all the same, with the reasons.
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """``relation``: the DataFrame's rows; ``columns``: those of the relation that are the DataFrame's, in order; ``left``: what of it Spark
+    computes all the same, with the reasons."""
 
-    ``streams``: of the environment, by the number of the RDD that stands for them in the plan. Raises Unsupported where nothing would
-    be gained (none of its relations can be read without Spark), or where a part with a stream of ours would be left to Spark.
+    relation: Relation
+    columns: list[str]
+    left: list[str]
+    schema: pa.Schema
+    _steps: Steps
+
+    def pipeline(self, place: str) -> Pipeline:
+        """The same by steps. ``place``: where the user asked."""
+        rows = self._steps.rows(self.relation)
+        named = list(zip(self.columns, self.schema.names, strict=True))
+        items = ", ".join(f"{column} AS {quoted(name)}" for column, name in named)
+        columns = {name: rows.columns[column] for column, name in named}
+        return rows.selecting(items, columns, "select").step(self.schema, place)
+
+
+def take_over(
+    env: Any, dataframe: Any, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None
+) -> TakenOver:
+    """``streams``: of the environment, by the number of the RDD that stands for them in the plan.
+
+    Raises Unsupported where nothing would be gained (none of its relations can be read without Spark), or where a part with a stream of
+    ours would be left to Spark.
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
     catalyst, steps = read_plan(dataframe), Steps(env)
     reader = Reader(catalyst, steps.rows, dict(streams or {}))
-    rows = steps.rows(reader.relation(catalyst.root))
+    relation = reader.relation(catalyst.root)
     if not reader.taken:
         raise Unsupported("; ".join(reader.left) or "it reads nothing")
-    named = list(zip(catalyst.output_of(catalyst.root), schema.names, strict=True))
-    items = ", ".join(f"{a.id} AS {quoted(name)}" for a, name in named)
-    columns = {name: rows.columns[a.id] for a, name in named}
-    return rows.selecting(items, columns, "select").step(schema, place), reader.left
+    columns = [attribute.id for attribute in catalyst.output_of(catalyst.root)]
+    return TakenOver(relation, columns, reader.left, schema, steps)

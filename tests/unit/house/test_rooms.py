@@ -40,10 +40,13 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui", "engine",
+        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui", "engine", "run",
     },
     "plan": {"plan"},
     "render": {"render", "plan", "engine"},
+    "run": {
+        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui",
+    },
     "sql": {"sql", "render", "plan", "api", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},

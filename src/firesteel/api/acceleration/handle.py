@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from firesteel.api.acceleration import hooks
 from firesteel.api.acceleration.actions import ACTIONS
+from firesteel.api.acceleration.in_process import CANCELLING
 from firesteel.api.acceleration.commands import COMMANDS
 from firesteel.api.acceleration.hooks import Action
 from firesteel.api.acceleration.record import Record, script_name
@@ -89,6 +90,7 @@ def accelerate(spark: Any, options: Mapping[str, Any] | None = None) -> Accelera
 
 def _hooks() -> dict[tuple[type, str], Action]:
     """Our functions, by the class of PySpark's and the name of the method that each stands for."""
+    from pyspark import SparkContext
     from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
     from pyspark.sql.session import SparkSession
 
@@ -101,5 +103,6 @@ def _hooks() -> dict[tuple[type, str], Action]:
         DataFrameWriter: WRITES,
         DataFrameWriterV2: WRITES_TO,
         SparkSession: COMMANDS,
+        SparkContext: CANCELLING,
     }
     return {(owner, name): action for owner, table in tables.items() for name, action in table.items()}

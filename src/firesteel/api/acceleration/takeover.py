@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS
+from firesteel.api.acceleration.in_process import in_process
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.staging import Query, uniquely_named
 from firesteel.api.acceleration.verifying import Check, is_drawn
@@ -23,7 +24,6 @@ from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import dataframe_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
-from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
 from firesteel.humanize import format_bytes
 from firesteel.options import (
@@ -38,6 +38,7 @@ from firesteel.options import (
 from firesteel.options.registry import BY_DEFAULT
 from firesteel.plan.expr import Unsupported, walk
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
+from firesteel.sql.takeover import TakenOver
 
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 """Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
@@ -66,7 +67,8 @@ class Takeover:
             self._environment(spark)  # a wrong option is told at once
 
     def covers(self, session: Any) -> bool:
-        return self._spark is None or session is self._spark
+        """``session``: or its context."""
+        return self._spark is None or session in (self._spark, self._spark.sparkContext)
 
     def answer(
         self,
@@ -89,8 +91,11 @@ class Takeover:
             names.extend(asked.columns)
             return uniquely_named(asked)
 
-        def computed(pipeline: Pipeline) -> _Found:
-            with Computed(pipeline, action) as rows:
+        def computed(taken: TakenOver, place: str) -> _Found:
+            here = in_process(self._environment(frame.sparkSession), taken, action)
+            if here is not None:
+                return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
+            with Computed(taken.pipeline(place), action) as rows:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
@@ -115,8 +120,8 @@ class Takeover:
             if check is not None:
                 check(asked[0].named().inputFiles())
 
-        def computed(pipeline: Pipeline) -> _Found:
-            staged = asked[0].staged(pipeline, action)
+        def computed(taken: TakenOver, place: str) -> _Found:
+            staged = asked[0].staged(taken.pipeline(place), action)
             return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
         staged = self._taken(query, action, computed, checked)
@@ -136,7 +141,7 @@ class Takeover:
         self,
         query: Callable[[], Any],
         action: str,
-        compute: Callable[[Pipeline], _Found],
+        compute: Callable[[TakenOver, str], _Found],
         check: Callable[[Catalyst], None] | None,
     ) -> Any:
         """The answer of ``compute`` for a query that is taken over; SPARKS: it was left, or failed here.
@@ -153,9 +158,11 @@ class Takeover:
             size = _check_size(frame, environment)
             if check is not None:
                 check(_plan_of(frame))
-            pipeline = wholly_taken_over(environment, frame, dataframe_schema(frame), place)
-            if not self._dry_run:
-                found = compute(pipeline)
+            taken = wholly_taken_over(environment, frame, dataframe_schema(frame))
+            if self._dry_run:
+                taken.pipeline(place)  # what is wrong with it is told
+            else:
+                found = compute(taken, place)
                 verify = self._drawn(frame, size, environment, place)
         except JobCancelledError:
             raise

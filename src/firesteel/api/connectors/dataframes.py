@@ -25,6 +25,7 @@ from firesteel.task.expressions import column
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.sql.takeover import TakenOver
 
 _NO_ENGINE = "DuckDB is not installed (pip install 'duckdb>=2,<3')"
 
@@ -199,20 +200,20 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
-def wholly_taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, place: str) -> Pipeline:
-    """The DataFrame's rows without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
+def wholly_taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema) -> TakenOver:
+    """The DataFrame without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
     if find_spec("duckdb") is None:
         raise UsageError(_NO_ENGINE)
     from firesteel.plan.expr import Unsupported
     from firesteel.sql.takeover import take_over
 
     try:
-        pipeline, left = take_over(env, dataframe, schema, place)
+        taken = take_over(env, dataframe, schema)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
-    if left:
-        raise UsageError("; ".join(left))
-    return pipeline
+    if taken.left:
+        raise UsageError("; ".join(taken.left))
+    return taken
 
 
 def _taken_over(
@@ -231,7 +232,7 @@ def _taken_over(
     from firesteel.sql.takeover import take_over
 
     try:
-        taken, left = take_over(env, dataframe, by_spark.schema, place, streams)
+        taken = take_over(env, dataframe, by_spark.schema, streams)
+        return taken.pipeline(place).left_to_spark(taken.left).or_by_spark(by_spark)
     except (Unsupported, UsageError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])
-    return taken.left_to_spark(left).or_by_spark(by_spark)

@@ -161,11 +161,16 @@ def _rows(pipeline: Pipeline, name: str, compiled: CompiledJob, outcome: Any) ->
     total = int(reader.bytes_per_subpartition()[1].sum())
     most: int = pipeline.env.options[MAX_COLLECT_BYTES]
     if total > most:
-        raise JobExecutionError(
-            f"{name}() would bring {format_bytes(total)} to the driver, above {MAX_COLLECT_BYTES.key} = {format_bytes(most)}.",
-            hint=f"Write them with write_parquet, or raise it: options={{'{MAX_COLLECT_BYTES.key}': '{_next_limit(total)}'}}.",
-        )
+        raise too_much(name, total, most)
     return reader.read()
+
+
+def too_much(name: str, total: int, most: int) -> JobExecutionError:
+    """The rows of an action have ``total`` bytes, more than it may bring."""
+    return JobExecutionError(
+        f"{name}() would bring {format_bytes(total)} to the driver, above {MAX_COLLECT_BYTES.key} = {format_bytes(most)}.",
+        hint=f"Write them with write_parquet, or raise it: options={{'{MAX_COLLECT_BYTES.key}': '{_next_limit(total)}'}}.",
+    )
 
 
 def _next_limit(total: int) -> str:

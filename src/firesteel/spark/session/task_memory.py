@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from firesteel.options import GIB, MIB
+from firesteel.spark.session.sessions import setting
 
 MOST = 1 * GIB
 LEAST = 16 * MIB
@@ -25,6 +27,11 @@ def machine_memory() -> int:
         if text.isdigit():
             total = min(total, int(text))
     return total
+
+
+def memory_beside_heap(context: Any) -> int:
+    """Bytes that the driver's machine or container has beside the heap of its JVM."""
+    return max(0, machine_memory() - spark_bytes(setting(context, "spark.driver.memory", "1g"), "m"))
 
 
 def budget_per_task(memory: int, heap: int, slots: int) -> int:

@@ -1,0 +1,65 @@
+"""Queries of an accelerated session that run in this process, and how Spark's ways to cancel jobs end them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firesteel.api.acceleration.hooks import SPARKS, Action
+from firesteel.api.environment import ExecutionEnvironment
+from firesteel.api.steps.actions import too_much
+from firesteel.errors import EngineStop, Stop
+from firesteel.options import MAX_COLLECT_BYTES
+from firesteel.plan.expr import Unsupported
+from firesteel.run import in_process as runner
+from firesteel.run.choose import choose
+from firesteel.run.engine import TooManyBytes
+from firesteel.run.in_process import Answered, Caller
+from firesteel.run.statement import statement_of
+from firesteel.sql.takeover import TakenOver
+
+_INSTEAD = (Stop.MEMORY, Stop.INTERNAL)
+"""Where the engine of this process stops by itself, stages may still answer."""
+
+
+def in_process(environment: ExecutionEnvironment, taken: TakenOver, action: str) -> Answered | None:
+    """The rows; None: stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
+    from firesteel.spark.session.sessions import own_interrupts
+    from firesteel.spark.session.task_memory import memory_beside_heap
+    from firesteel.spark.storage.directories import new_job_id
+
+    options, context = environment.options, environment.spark.sparkContext
+    try:
+        statement = statement_of(taken.relation, taken.columns)
+    except Unsupported:
+        return None
+    choice = choose(options, statement.nbytes, runner.engine_memory(options, memory_beside_heap(context)))
+    if choice.runner == "stages":
+        return None
+    caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
+    try:
+        with own_interrupts():
+            return runner.run(statement, choice, taken.schema, action, options, new_job_id(), caller)
+    except TooManyBytes as error:
+        raise too_much(action, error.args[0], options[MAX_COLLECT_BYTES]) from None
+    except EngineStop as stop:
+        if stop.kind in _INSTEAD:
+            return None
+        raise
+
+
+def _cancelling(of: Any) -> Action:
+    """Spark's own jobs are cancelled as well."""
+
+    def cancel(_active: Any, _original: Action, _target: Any, *args: Any, **_kwargs: Any) -> Any:
+        runner.cancel(lambda caller: of(caller, *args[:1]))
+        return SPARKS
+
+    return cancel
+
+
+CANCELLING: dict[str, Action] = {
+    "cancelJobGroup": _cancelling(lambda caller, group="": caller.group == group),
+    "cancelJobsWithTag": _cancelling(lambda caller, tag="": tag in caller.tags),
+    "cancelAllJobs": _cancelling(lambda caller: True),
+}
+"""Of a SparkContext."""

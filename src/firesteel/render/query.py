@@ -1,0 +1,226 @@
+"""A tree of relations as one query, behind others that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firesteel.plan.expr import Expr, Unsupported, attributes
+from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.relation import (
+    Aggregate,
+    Columns,
+    Expand,
+    Filter,
+    Generate,
+    Join,
+    Leaf,
+    Limit,
+    Names,
+    Project,
+    Relation,
+    Scan,
+    Shared,
+    Sort,
+    Union,
+    Window,
+)
+from firesteel.plan.types import FLOATS, checked, engine_type, fields_of, quoted
+from firesteel.render.expressions.generators import lists
+from firesteel.render.expressions.grouping import Grouping, group_columns
+from firesteel.render.expressions.nested.fitting import fitted
+from firesteel.render.expressions.orders import order_text
+from firesteel.render.expressions.texts import undivided
+from firesteel.render.expressions.translator import Expressions
+from firesteel.render.expressions.windows import function_text
+
+@dataclass(slots=True)
+class Query:
+    """A tree of relations as one query, behind others that it reads.
+
+    ``read``: takes a leaf, and gives what stands for its rows behind FROM. Raises Unsupported for a leaf that is not read here.
+    """
+
+    read: Callable[[Leaf], str]
+    names: Names = field(default_factory=Names)
+    before: dict[str, str] = field(default_factory=dict)
+    """Queries that are to run first, each as a table of this name, in order. What may raise an error of Spark's is one where rows are dropped
+    above it: no rule of the engine's optimiser drops rows of another statement."""
+    _tables: dict[Relation, str] = field(default_factory=dict)
+    _raising: dict[Relation, bool] = field(default_factory=dict)
+
+    def text(self, relation: Relation) -> str:
+        """Raises Unsupported."""
+        rule = RULES.get(type(relation))
+        if rule is None:
+            raise Unsupported(f"{type(relation).__name__} is no part of a query")
+        return rule(self, relation)
+
+    def rows(self, relation: Relation) -> str:
+        """What stands for the relation's rows behind FROM."""
+        if isinstance(relation, Leaf) and not isinstance(relation, Scan):
+            return self.read(relation)
+        return (
+            self.table(relation) if isinstance(relation, Shared) else f"({self.text(relation)}) {self.names.new('t')}"
+        )
+
+    def settled(self, relation: Relation) -> str:
+        """The same, for a query that drops some of the rows."""
+        return self.table(relation) if self.raises(relation) else self.rows(relation)
+
+    def table(self, relation: Relation) -> str:
+        """The table of a query that is to run first."""
+        if isinstance(relation, Shared):
+            relation = relation.child
+        if relation not in self._tables:
+            text = self.text(relation)
+            self._tables[relation] = name = self.names.new("first")
+            self.before[name] = text
+        return self._tables[relation]
+
+    def raises(self, relation: Relation) -> bool:
+        """Return whether computing the rows may raise an error of Spark's that the queries before it would not have raised."""
+        if relation not in self._raising:
+            own = any_raises(relation.expressions)
+            self._raising[relation] = own or (
+                not isinstance(relation, _DROPS) and any(map(self.raises, relation.children))
+            )
+        return self._raising[relation]
+
+    def expressions(self) -> Expressions:
+        """A translator of expressions with scalar subqueries."""
+        return Expressions(None, self._subquery)
+
+    def _subquery(self, node: Expr, ordinal: int) -> str:
+        plan, packed = node["plan"], node["packed"]
+        text = f"(SELECT {list(plan.columns)[ordinal if packed else 0]} FROM {self.table(plan)})"
+        return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
+
+
+_DROPS = (Filter, Limit, Join, Generate, Shared)
+"""Have rows that may raise computed before them."""
+
+
+def _scan(query: Query, relation: Scan) -> str:
+    return f"SELECT {scan_items(relation)} FROM {query.read(relation)}"
+
+
+def _all(query: Query, relation: Relation) -> str:
+    return f"SELECT * FROM {query.rows(relation)}"
+
+
+def _project(query: Query, relation: Project) -> str:
+    x, before, items = query.expressions(), relation.child.columns, list[str]()
+    for name, item in relation.items.items():
+        text, kind = x.text(item), relation.columns[name]
+        value = text if before.get(text) == kind else f"CAST({text} AS {engine_type(kind)})"
+        items.append(name if value == name else f"{value} AS {name}")
+    reads = any(
+        map(attributes, relation.items.values())
+    )  # else the engine would compute nothing of the rows but their number
+    return f"SELECT {', '.join(items)} FROM {query.rows(relation.child) if reads else query.settled(relation.child)}"
+
+
+def _filter(query: Query, relation: Filter) -> str:
+    rows = query.settled(relation.child)
+    return f"SELECT * FROM {rows} WHERE {all_of(relation.conditions, query.expressions())}"
+
+
+def _expand(query: Query, relation: Expand) -> str:
+    items, tail = expand_text(relation)
+    return f"SELECT {items} FROM {query.rows(relation.child)} {tail}"
+
+
+def _generate(query: Query, relation: Generate) -> str:
+    rows, kept, output = query.settled(relation.child), relation.kept, relation.output
+    if relation.generator.cls == "ReplicateRows":
+        x = Expressions()
+        times, *values = relation.generator["children"]
+        items = [f"{x.text(value)} AS {name}" for name, value in zip(output, values, strict=True)]
+        copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
+        text = f"SELECT {', '.join([*items, *kept])} FROM {rows} {copied}"
+        return f"SELECT {', '.join(relation.columns)} FROM ({text}) {query.names.new('t')}"
+    texts, fields = lists(relation.generator)
+    names = [query.names.new("u") for _ in texts]
+    values = [f"struct_extract_at({names[0]}, {i + 1})" for i in range(len(output))] if fields else names
+    if len(values) != len(output):
+        raise Unsupported(f"{relation.generator.cls} of other columns is not taken over")
+    added = ", ".join(["*", *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))])
+    one = f"CASE WHEN len({names[0]}) > 0 THEN {{0}} ELSE [NULL] END" if relation.outer else "{0}"
+    walked = [*kept, *(f"unnest({one.format(name)}) AS {name}" for name in names)]
+    items = [
+        f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
+    ]
+    inner = f"(SELECT {added} FROM {rows}) {query.names.new('t')}"
+    return f"SELECT {', '.join([*kept, *items])} FROM (SELECT {', '.join(walked)} FROM {inner}) {query.names.new('t')}"
+
+
+def _aggregate(query: Query, relation: Aggregate) -> str:
+    x, before = Expressions(), relation.child.columns
+    groups, kinds, texts = group_columns(relation.groups, x, query.names)
+    grouping = Grouping(query.names, x, groups, parted=False)
+    behind = Expressions(grouping.given)
+    items = [
+        f"CAST({behind.text(one)} AS {engine_type(relation.columns[n])}) AS {n}" for n, one in relation.items.items()
+    ]
+    if not kinds and not grouping.found:  # one row of constants, whatever the input has; it is read all the same
+        return f"SELECT {', '.join(items)} FROM (SELECT count(*) FROM {query.settled(relation.child)}) {query.names.new('t')}"
+    rows = _beside(query, query.rows(relation.child), {n: text for n, text in texts.items() if n not in before})
+    by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
+    return f"SELECT {', '.join(items)} FROM {rows}{by}"
+
+
+def _beside(query: Query, rows: str, new: dict[str, str]) -> str:
+    """The rows with these columns behind their own, for FROM."""
+    if not new:
+        return rows
+    return (
+        f"(SELECT *, {', '.join(f'{text} AS {name}' for name, text in new.items())} FROM {rows}) {query.names.new('t')}"
+    )
+
+
+def _window(query: Query, relation: Window) -> str:
+    before = relation.child.columns
+    texts, _ = window_keys(relation.keys, query.names)
+    x = Expressions(lambda part: function_text(part, tuple(texts)))
+    items = [f"CAST({x.text(one)} AS {engine_type(relation.columns[n])}) AS {n}" for n, one in relation.items.items()]
+    rows = _beside(query, query.rows(relation.child), {n: text for n, text in texts.items() if n not in before})
+    return f"SELECT {', '.join([*before, *items])} FROM {rows}"
+
+
+def _sort(query: Query, relation: Sort) -> str:
+    return f"SELECT * FROM {query.rows(relation.child)} ORDER BY {order_text(relation.order)}"
+
+
+def _limit(query: Query, relation: Limit) -> str:
+    order = [f"ORDER BY {order_text(relation.order)}"] if relation.order else []
+    most = [f"LIMIT {relation.most}"] if relation.most is not None else []
+    skipped = [f"OFFSET {relation.skipped}"] if relation.skipped else []
+    return " ".join([f"SELECT * FROM {query.settled(relation.child)}", *order, *most, *skipped])
+
+
+def _union(query: Query, relation: Union) -> str:
+    columns = ", ".join(relation.columns)
+    return " UNION ALL ".join(f"SELECT {columns} FROM {query.rows(branch)}" for branch in relation.branches)
+
+
+def _join(query: Query, relation: Join) -> str:
+    left, right = query.settled(relation.left), query.settled(relation.right)
+    return join_text(relation.how, relation.columns, left, right, join_condition(relation, query.expressions()))
+
+
+RULES: dict[type[Relation], Callable[[Query, Any], str]] = {
+    Scan: _scan,
+    Shared: _all,
+    Project: _project,
+    Filter: _filter,
+    Expand: _expand,
+    Generate: _generate,
+    Aggregate: _aggregate,
+    Window: _window,
+    Sort: _sort,
+    Limit: _limit,
+    Union: _union,
+    Join: _join,
+}

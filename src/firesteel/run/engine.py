@@ -1,0 +1,158 @@
+"""The engine of this process, for statements of the driver."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.engine.connection import connect, stop_of
+from firesteel.engine.convert import conformed, has_endless
+from firesteel.engine.file_marks import FileMarks
+from firesteel.errors import EngineStop, Stop
+
+BATCH_ROWS = 1 << 16
+
+
+class DriverEngine:
+    """One engine for all threads, with a cursor for each statement. An earlier one lives on until its statements have ended.
+
+    ``memory``: bytes that it may hold; ``threads``: for all statements together. What does not fit in memory is spilled into a folder of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._given: tuple[int, int] = (0, 0)
+        self._marks = FileMarks(())
+        self._folder = ""
+        self._owner = 0
+
+    @contextmanager
+    def cursor(self, memory: int, threads: int, files: Collection[str]) -> Generator[Any]:
+        """``files``: what its statements read. The engine keeps their footers: after a change of a file there is a new engine.
+
+        Raises EngineStop where there is no engine."""
+        with self._lock:
+            if self._owner != os.getpid():  # a fork has none of the threads
+                self._connection, self._owner, self._folder = None, os.getpid(), ""
+            if self._connection is None or self._given != (memory, threads) or not self._marks.hold(files):
+                self._connect(memory, threads, files)
+            one = self._connection.cursor()
+        try:
+            yield one
+        finally:
+            one.close()
+
+    def forget(self) -> None:
+        """After a defect it may refuse whatever it is asked next."""
+        with self._lock:
+            self._connection = None
+
+    def _connect(self, memory: int, threads: int, files: Collection[str]) -> None:
+        if not self._folder:
+            self._folder = tempfile.mkdtemp(prefix="firesteel-engine-")
+            atexit.register(_remove, self._folder, os.getpid())
+        try:
+            self._connection = connect(
+                threads=threads, memory_limit=f"{memory}B", temp_directory=tempfile.mkdtemp(dir=self._folder)
+            )
+        except ImportError as error:
+            raise EngineStop(Stop.ENGINE, f"{error}.") from error
+        self._given, self._marks = (memory, threads), FileMarks(files)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+ENGINE = DriverEngine()
+
+
+class Running:
+    """A statement that runs in a thread of its own. ``most``: bytes of rows that it may give.
+
+    ``peak``: most bytes that its largest query held, once it has ended.
+    """
+
+    def __init__(self, cursor: Any, text: str, first: Mapping[str, str], tables: Mapping[str, pa.Table], most: int) -> None:
+        self.peak = 0
+        self.nbytes = 0
+        self._cursor, self._text, self._first, self._tables, self._most = cursor, text, first, tables, most
+        self._batches: list[pa.RecordBatch] = []
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+        self._interrupted = False
+        self._thread = threading.Thread(target=self._run, name="firesteel-query", daemon=True)
+
+    def wait(self, schema: pa.Schema) -> pa.Table:
+        """The rows, under the names and types of ``schema``. Raises EngineStop, and TooManyBytes."""
+        self._thread.start()
+        try:
+            self._done.wait()
+        except BaseException:  # Ctrl-C
+            self.interrupt()
+            self._done.wait()
+            raise
+        if self._error is not None:
+            raise self._error
+        return pa.Table.from_batches([conformed(batch, schema) for batch in self._batches], schema)
+
+    def interrupt(self) -> None:
+        """Ends it, from any thread, with an EngineStop of the kind INTERRUPTED."""
+        self._interrupted = True
+        with suppress(Exception):  # it has ended
+            self._cursor.interrupt()
+
+    def _run(self) -> None:
+        try:
+            self._compute()
+        except BaseException as error:
+            self._error = stop_of(error) if isinstance(error, Exception) and not isinstance(error, EngineStop | TooManyBytes) else error
+        finally:
+            self._done.set()
+
+    def _compute(self) -> None:
+        self._cursor.execute("PRAGMA enable_profiling = 'no_output'")
+        for name, table in self._tables.items():
+            if has_endless(table):
+                raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")
+            self._cursor.register(name, table)
+        for name, text in self._first.items():
+            self._check()
+            self._cursor.execute(f"CREATE TEMP TABLE {name} AS {text}")
+            self._look()
+        self._check()
+        reader = self._cursor.sql(self._text).to_arrow_reader(BATCH_ROWS)
+        try:
+            for batch in reader:
+                self._check()
+                if batch.num_rows:
+                    self._batches.append(batch)
+                    self.nbytes += batch.nbytes
+                    if self.nbytes > self._most:
+                        raise TooManyBytes(self.nbytes)
+        finally:
+            reader.close()
+        self._look()
+
+    def _look(self) -> None:
+        told = json.loads(self._cursor.get_profiling_information())
+        self.peak = max(self.peak, told["system"]["peak_buffer_memory"])
+
+    def _check(self) -> None:
+        if self._interrupted:
+            raise EngineStop(Stop.INTERRUPTED, "The query was interrupted.")
+
+
+class TooManyBytes(Exception):
+    """The rows are more than the driver is to take. ``args``: bytes so far."""

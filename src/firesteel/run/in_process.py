@@ -1,0 +1,191 @@
+"""A query as one statement in this process, told like any job: journal, metrics and page."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from firesteel.errors import EngineStop, JobCancelledError, Stop, interruption
+from firesteel.journal.file import Instruments, Journal
+from firesteel.monitoring.exporters import monitoring
+from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MAX_COLLECT_BYTES, MIB, Options
+from firesteel.run.choose import Choice
+from firesteel.run.engine import ENGINE, Running
+from firesteel.run.statement import Statement
+from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
+from firesteel.ui.begun import Begun
+from firesteel.ui.process import ui_of
+
+_VERTEX = 0
+_LEAST = 32 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose query it is. ``group``: Spark's job group of the thread that asks, None: none; ``tags``: its job tags."""
+
+    group: str | None = None
+    tags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """``rows`` of the job ``id``."""
+
+    id: str
+    rows: pa.Table
+
+
+_running: dict[Running, Caller] = {}
+_lock = threading.Lock()
+
+
+def cancel(of: Callable[[Caller], bool]) -> None:
+    """Ends the queries of these callers. For any thread."""
+    with _lock:
+        ended = [run for run, caller in _running.items() if of(caller)]
+    for run in ended:
+        run.interrupt()
+
+
+def engine_memory(options: Options, beside_heap: int) -> int:
+    """Bytes that the engine may hold. ``beside_heap``: what the machine or container has beside the JVM's heap."""
+    given: int | None = options[ENGINE_MEMORY]
+    return max(_LEAST, beside_heap // 4) if given is None else given
+
+
+def run(
+    statement: Statement, choice: Choice, schema: pa.Schema, name: str, options: Options, job_id: str, caller: Caller
+) -> Answered:
+    """The rows, under the names and types of ``schema``.
+
+    Raises EngineStop where the engine stops by itself, TooManyBytes for more than ``max-collect-bytes``, JobCancelledError, and
+    KeyboardInterrupt on Ctrl-C.
+    """
+    threads = options[IN_PROCESS_THREADS] or len(os.sched_getaffinity(0))
+    ui = ui_of(options)
+    with ExitStack() as ending:
+        journal = Journal.create(options, name, job_id)
+        watcher = ui.instrument()
+        told = Instruments([journal, watcher, *monitoring(options)])
+        ending.callback(told.close)
+        tale = _Tale(told, name, job_id, statement, choice, options)
+        try:
+            cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
+            running = Running(cursor, statement.text, statement.first, statement.tables, options[MAX_COLLECT_BYTES])
+            if ui.url is not None:
+                ui.began(watcher, Begun(job_id, name, journal.path, running.interrupt, lambda: None))
+            with _lock:
+                _running[running] = caller
+            try:
+                rows = running.wait(schema)
+            finally:
+                with _lock:
+                    del _running[running]
+        except KeyboardInterrupt:
+            tale.ends("CANCELED", "interrupted by the user")
+            raise interruption(f"The job '{name}' ({job_id}) was interrupted.") from None
+        except EngineStop as stop:
+            if stop.kind is Stop.INTERRUPTED:
+                tale.ends("CANCELED", "cancelled")
+                raise JobCancelledError(f"The job '{name}' ({job_id}) was cancelled.") from None
+            if stop.kind is Stop.INTERNAL:
+                ENGINE.forget()
+            tale.ends("FAILED", stop.message)
+            raise
+        except BaseException as error:
+            tale.ends("FAILED", str(error))
+            raise
+        tale.finishes(rows, running.peak)
+        return Answered(job_id, rows)
+
+
+class _Tale:
+    """The records of a job of one vertex with one subtask."""
+
+    def __init__(  # noqa: PLR0917
+        self, told: Instruments, name: str, job_id: str, statement: Statement, choice: Choice, options: Options
+    ) -> None:
+        self._told, self._statement = told, statement
+        self._began = time.perf_counter()
+        vertex = {
+            "id": _VERTEX,
+            "name": "query",
+            "uid": "",
+            "inputs": [],
+            "datasets": [],
+            "parallelism": 1,
+            "max_parallelism": -1,
+            "splits": None,
+            "sink": False,
+        }
+        told.record(
+            JobPlanned(
+                at=0.0,
+                job_id=job_id,
+                job_name=name,
+                vertices=[vertex],
+                datasets=[],
+                options={key: options[key] for key in options},
+                origins={key: options.origin(key).where for key in options},
+            )
+        )
+        told.record(JobStatusRecord(at=self._at(), status="RUNNING", cause=f"job '{name}' started"))
+        told.record(
+            Decision(
+                at=self._at(),
+                what="runner",
+                vertex=_VERTEX,
+                name="query",
+                inputs=dict(choice.inputs),
+                rule=choice.rule,
+                result=choice.runner,
+                reason=choice.reason,
+            )
+        )
+        self._deployed = self._at()
+        told.record(StateChange(at=self._deployed, vertex=_VERTEX, state="SCHEDULED", subtasks=[0], attempts=[0]))
+
+    def _at(self) -> float:
+        return time.perf_counter() - self._began
+
+    def ends(self, status: str, cause: str) -> None:
+        """Without rows."""
+        at = self._at()
+        self._told.record(StateChange(at=at, vertex=_VERTEX, state=status, subtasks=[0], attempts=[0], cause=cause))
+        self._told.record(JobStatusRecord(at=at, status=status, cause=cause))
+
+    def finishes(self, rows: pa.Table, peak: int) -> None:
+        """``peak``: bytes."""
+        at = self._at()
+        self._told.record(
+            StateChange(
+                at=at,
+                vertex=_VERTEX,
+                state="FINISHED",
+                subtasks=[0],
+                attempts=[0],
+                hosts=[socket.gethostname()],
+                nodes=[0],
+                deployed=[self._deployed],
+                running=[self._deployed],
+                peaks=[-(-peak // MIB)],
+            )
+        )
+        numbers = {
+            "parallelism": 1,
+            "numFinishedTasks": 1,
+            "numRecordsOut": rows.num_rows,
+            "numBytesIn": self._statement.nbytes,
+            "numBytesProduced": rows.nbytes,
+            "accumulateBusyTimeMs": round(1000 * (at - self._deployed)),
+        }
+        self._told.record(MetricsSnapshot(at=at, job={}, vertices={_VERTEX: numbers}))
+        self._told.record(JobStatusRecord(at=at, status="FINISHED"))

@@ -1,0 +1,65 @@
+"""A plan as one statement for the engine of this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from firesteel.engine.files import identifier, scan_of
+from firesteel.plan.expr import Unsupported
+from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
+from firesteel.render.query import Query
+from firesteel.task.program import FileSource
+
+_WHOLE = 1 << 62
+"""Bytes of a split: one is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """``first``: queries that are to run before, each as a table of this name, in order. ``tables``: rows that the text names; ``files``: paths
+    that it names. ``nbytes``: plain bytes of the columns that it reads, without the row groups that are left out."""
+
+    text: str
+    first: dict[str, str]
+    tables: dict[str, pa.Table]
+    files: frozenset[str]
+    nbytes: int
+
+
+def statement_of(relation: Relation, columns: list[str]) -> Statement:
+    """The statement that gives these columns of a relation. Raises Unsupported where a stage has to compute some of it."""
+    names, tables = Names(), dict[str, pa.Table]()
+    files: set[str] = set()
+    total = 0
+
+    def table(rows: pa.Table) -> str:
+        name = names.new("rows")
+        tables[name] = rows
+        return name
+
+    def read(leaf: Leaf) -> str:
+        nonlocal total
+        if isinstance(leaf, Values):
+            return table(leaf.rows)
+        if not isinstance(leaf, Scan) or not isinstance(leaf.source, FileSource):
+            raise Unsupported(f"{_told(leaf)} is read in stages")
+        splits = leaf.source.list_splits(_WHOLE)
+        parts = leaf.source.files([split.payload for split in splits])
+        if parts is None:
+            raise Unsupported(f"{leaf.source.name} is read in stages")
+        if not parts:
+            return table(leaf.source.schema.empty_table())
+        total += sum(split.bytes for split in splits)
+        files.update(part.path for part in parts)
+        return f"({scan_of(parts, list(dict.fromkeys(leaf.names.values())))}) {names.new('scan')}"
+
+    query = Query(read, names)
+    items = ", ".join(f"{column} AS {identifier(str(i))}" for i, column in enumerate(columns))
+    text = f"SELECT {items} FROM {query.rows(relation)}"
+    return Statement(text, query.before, tables, frozenset(files), total)
+
+
+def _told(leaf: Leaf) -> str:
+    return leaf.source.name if isinstance(leaf, Scan) else type(leaf).__name__
