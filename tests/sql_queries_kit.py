@@ -25,7 +25,9 @@ from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import EngineStop, FiresteelError
 from firesteel.plan.expr import Unsupported
-from firesteel.sql.takeover import take_over
+from firesteel.run.engine import ENGINE, Running
+from firesteel.run.statement import statement_of
+from firesteel.sql.takeover import TakenOver, take_over
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -65,6 +67,8 @@ class Tally:
     """Queries that raise here where Spark raises."""
     in_jobs: int = 0
     """Queries that also ran as jobs."""
+    statements: int = 0
+    """Queries that also ran as one statement in this process."""
     rows: int = 0
     left: Counter[str] = field(default_factory=Counter)
     gave_up: Counter[str] = field(default_factory=Counter)
@@ -73,7 +77,7 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        for name in ("queries", "whole", "failed", "raised", "in_jobs", "rows"):
+        for name in ("queries", "whole", "failed", "raised", "in_jobs", "statements", "rows"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.left.update(other.left)
         self.gave_up.update(other.gave_up)
@@ -163,19 +167,28 @@ class Kit:
 
     def _fails(self, known: Known, tally: Tally) -> None:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
-        try:
-            taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
-            pipeline = taken.pipeline("")
-            rows = self.steps.run(pipeline)
-        except Unsupported:
-            return
-        except Exception:
-            tally.raised += 1
-            return
-        if not self._takes_any_rows(known.frame):
-            tally.wrong.append(
-                f"{known.mode}: {known.query.text}\n      {len(rows)} rows, Spark raises {known.condition}"
-            )
+        for how, compute in (("", self._rows_of_steps), ("in process, ", self._rows_of_statement)):
+            try:
+                taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
+                rows = compute(taken)
+            except Unsupported:
+                continue
+            except Exception:
+                tally.raised += not how
+                continue
+            if not self._takes_any_rows(known.frame):
+                tally.wrong.append(
+                    f"{how}{known.mode}: {known.query.text}\n      {len(rows)} rows, Spark raises {known.condition}"
+                )
+
+    def _rows_of_steps(self, taken: TakenOver) -> pa.Table:
+        return self.steps.run(taken.pipeline(""))
+
+    @staticmethod
+    def _rows_of_statement(taken: TakenOver) -> pa.Table:
+        one = statement_of(taken.relation, taken.columns)
+        with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
+            return Running(cursor, one.text, one.first, one.tables, 1 << 40).wait(taken.schema)
 
     def _by_action(self, known: Known, tally: Tally) -> None:
         """An action of an accelerated session raises what Spark raises."""
@@ -193,13 +206,13 @@ class Kit:
         """Compares; false: there was nothing to compare."""
         try:
             taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
-            pipeline, left = taken.pipeline(""), taken.left
         except Unsupported as reason:
             tally.left.update(str(reason).split("; "))
             return False
-        tally.left.update(set(left))
+        tally.left.update(set(taken.left))
+        self._by_statement(known, taken, tally)
         try:
-            ours = self.steps.run(pipeline)
+            ours = self._rows_of_steps(taken)
         except EngineStop as error:
             reason = re.sub(r"\d+", "#", error.message)[:110]
             tally.gave_up[reason] += 1
@@ -210,10 +223,24 @@ class Kit:
                 f"{known.mode}: {known.query.text}\n      fails with {type(error).__name__}: {str(error)[:300]}"
             )
             return False
-        tally.whole += not left
+        tally.whole += not taken.left
         tally.rows += len(ours)
         self._compare(known, ours, "", tally)
         return True
+
+    def _by_statement(self, known: Known, taken: TakenOver, tally: Tally) -> None:
+        """As one statement in this process, where that can be."""
+        try:
+            ours = self._rows_of_statement(taken)
+        except (Unsupported, EngineStop):
+            return
+        except Exception as error:
+            tally.wrong.append(
+                f"in process, {known.mode}: {known.query.text}\n      fails with {type(error).__name__}: {str(error)[:300]}"
+            )
+            return
+        tally.statements += 1
+        self._compare(known, ours, "in process, ", tally)
 
     def _by_job(self, known: list[Known], tally: Tally) -> None:
         self.jobs += 1
@@ -298,7 +325,7 @@ def run(
 
 def counts(tally: Tally) -> str:
     return (
-        f"{tally.queries:,} queries, {tally.whole:,} taken over whole, {tally.in_jobs:,} also in jobs, "
+        f"{tally.queries:,} queries, {tally.whole:,} taken over whole, {tally.in_jobs:,} also in jobs, {tally.statements:,} in process, "
         f"{tally.failed:,} that Spark refuses ({tally.raised:,} raise here, too), {tally.rows:,} rows, {len(tally.wrong)} wrong"
     )
 

@@ -23,7 +23,9 @@ from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import EngineStop
 from firesteel.plan.expr import Unsupported
-from firesteel.sql.takeover import take_over
+from firesteel.run.engine import ENGINE, Running
+from firesteel.run.statement import statement_of
+from firesteel.sql.takeover import TakenOver, take_over
 from sql_queries_kit import differs, quick
 from sql_steps_kit import Steps
 
@@ -121,7 +123,7 @@ class Kit:
         try:
             frame = self.spark.sql(query)
             taken = take_over(self.env, frame, dataframe_schema(frame))
-            pipeline, left = taken.pipeline(""), taken.left
+            left = taken.left
         except Unsupported:
             told["left to Spark"] += 1
             return ""
@@ -135,16 +137,32 @@ class Kit:
             theirs = frame.toArrow()
         except Exception as error:
             theirs, why = None, str(error).splitlines()[0][:150]
-        try:
-            ours = self.steps.run(pipeline)
-        except EngineStop:
-            told["stopped, Spark raises" if theirs is None else "stopped, Spark answers"] += 1
-            return ""
-        if theirs is None:
-            return f"{query}: the engine gives {ours.num_rows} rows: {ours.to_pylist()[:2]}; Spark raises {why}"
-        told["answered"] += 1
-        difference = differs(ours, theirs, digits=12)  # sums of doubles are told by the order of rows
-        return difference and f"{query}: {difference}"
+        found = ""
+        for how, compute in (("", self._by_steps), ("in process: ", self._by_statement)):
+            try:
+                ours = compute(taken)
+            except EngineStop:
+                told[f"{how}{'stopped, Spark raises' if theirs is None else 'stopped, Spark answers'}"] += 1
+                continue
+            except Unsupported:
+                told[f"{how}is for stages"] += 1
+                continue
+            if theirs is None:
+                found += f"{how}{query}: the engine gives {ours.num_rows} rows: {ours.to_pylist()[:2]}; Spark raises {why}"
+                continue
+            told[f"{how}answered"] += 1
+            difference = differs(ours, theirs, digits=12)  # sums of doubles are told by the order of rows
+            found += difference and f"{how}{query}: {difference}"
+        return found
+
+    def _by_steps(self, taken: TakenOver) -> pa.Table:
+        return self.steps.run(taken.pipeline(""))
+
+    @staticmethod
+    def _by_statement(taken: TakenOver) -> pa.Table:
+        one = statement_of(taken.relation, taken.columns)
+        with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
+            return Running(cursor, one.text, one.first, one.tables, 1 << 40).wait(taken.schema)
 
 
 def tried(kit: Kit, pairs) -> tuple[list[str], Counter[str]]:
