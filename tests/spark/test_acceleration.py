@@ -164,9 +164,9 @@ def test_a_script_that_failed_is_in_its_journal(items, tmp_path, capsys):
     script = tmp_path / "fails.py"
     script.write_text(
         "from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "spark = SparkSession.builder.config('spark.ui.enabled', 'false').getOrCreate()\n"
         f"spark.read.parquet({items!r}).groupBy('k').count().collect()\n"
-        "raise SystemExit(3)\n"
+        "raise SystemExit(3 if spark.sparkContext.master == 'local[2]' else 4)\n"
     )
     settings = {"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0", "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
 
@@ -176,7 +176,7 @@ def test_a_script_that_failed_is_in_its_journal(items, tmp_path, capsys):
             command, capture_output=True, text=True, cwd=tmp_path, check=False, env=os.environ | settings
         )
 
-    assert firesteel_command("run", "--accelerate", str(script)).returncode == 3
+    assert firesteel_command("run", "--accelerate", "--master", "local[2]", str(script)).returncode == 3
     said = firesteel_command("explain", "last").stdout
     assert said.startswith("fails.py (script ")
     assert ": FAILED after" in said

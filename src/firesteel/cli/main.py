@@ -158,7 +158,7 @@ def run(
     What it leaves open (master, options) comes from here. Arguments after '--' are all the script's. Exit codes: the script's own;
     1 a job failed, 2 wrong use, 130 cancelled.
     """
-    from firesteel.cli.script import accelerated, run_script
+    from firesteel.cli.script import accelerated, master_for_pyspark, run_script
     from firesteel.options import RECOVERY_RESUME, SQL_VERIFY, Layer, Options, Origin
 
     with events(as_json, json_file) as told:
@@ -180,6 +180,8 @@ def run(
             raise UsageError("--dry-run says what --accelerate would take over.", hint="Write --accelerate --dry-run.")
         set_defaults(master=master, options=options, local=local_mode(local, rows, accelerate=accelerate))
         path = Path(script)
+        if accelerate and master is not None:
+            master_for_pyspark(master)
         with accelerated(path.name, dry_run) if accelerate else nullcontext() as acceleration:
             code = run_script(path, arguments or [])
             if acceleration is not None:

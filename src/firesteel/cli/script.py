@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import os
 import runpy
+import shlex
 import signal
 import site
 import sys
@@ -96,6 +97,13 @@ def _activate() -> None:
     path = os.environ.get("PATH", "")
     if sys.prefix != sys.base_prefix and here not in path.split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([here, path]) if path else here
+
+
+def master_for_pyspark(master: str) -> None:
+    """Gives the master to the sessions that a script makes without naming one."""
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    options = given.removesuffix("pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options.strip()} --master {shlex.quote(master)} pyspark-shell".strip()
 
 
 @contextlib.contextmanager

@@ -87,7 +87,8 @@ class Check:
         if found:
             raise WrongAnswerError(
                 f"The accelerated query at {self._place or 'an unknown place'} gives another answer than Spark. {found} The query: {query}",
-                hint="Report it. Until it is repaired, leave this query to Spark: call release() before it.",
+                hint="If it calls a function that is not deterministic, declare that with asNondeterministic(). Else report it, and "
+                "leave this query to Spark until it is repaired: call release() before it.",
             )
 
     def _check_size(self, size: int, verb: str) -> None:
