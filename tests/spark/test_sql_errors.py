@@ -148,7 +148,9 @@ class Kit:
                 told[f"{how}is for stages"] += 1
                 continue
             if theirs is None:
-                found += f"{how}{query}: the engine gives {ours.num_rows} rows: {ours.to_pylist()[:2]}; Spark raises {why}"
+                found += (
+                    f"{how}{query}: the engine gives {ours.num_rows} rows: {ours.to_pylist()[:2]}; Spark raises {why}"
+                )
                 continue
             told[f"{how}answered"] += 1
             difference = differs(ours, theirs, digits=12)  # sums of doubles are told by the order of rows

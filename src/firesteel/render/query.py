@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported, attributes
-from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import (
     Aggregate,
-    Columns,
     Expand,
     Filter,
     Generate,
@@ -26,14 +25,14 @@ from firesteel.plan.relation import (
     Union,
     Window,
 )
-from firesteel.plan.types import FLOATS, checked, engine_type, fields_of, quoted
+from firesteel.plan.types import engine_type, fields_of
 from firesteel.render.expressions.generators import lists
 from firesteel.render.expressions.grouping import Grouping, group_columns
-from firesteel.render.expressions.nested.fitting import fitted
 from firesteel.render.expressions.orders import order_text
-from firesteel.render.expressions.texts import undivided
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text
+from firesteel.render.relations import all_of, expand_text, join_condition, join_text, scan_items, window_keys
+
 
 @dataclass(slots=True)
 class Query:

@@ -46,7 +46,8 @@ class DriverEngine:
                 self._connection, self._owner, self._folder = None, os.getpid(), ""
             if self._connection is None or self._given != (memory, threads) or not self._marks.hold(files):
                 self._connect(memory, threads, files)
-            one = self._connection.cursor()
+            connection: Any = self._connection
+            one = connection.cursor()
         try:
             yield one
         finally:
@@ -84,7 +85,9 @@ class Running:
     ``peak``: most bytes that its largest query held, once it has ended.
     """
 
-    def __init__(self, cursor: Any, text: str, first: Mapping[str, str], tables: Mapping[str, pa.Table], most: int) -> None:
+    def __init__(
+        self, cursor: Any, text: str, first: Mapping[str, str], tables: Mapping[str, pa.Table], most: int
+    ) -> None:
         self.peak = 0
         self.nbytes = 0
         self._cursor, self._text, self._first, self._tables, self._most = cursor, text, first, tables, most
@@ -117,7 +120,11 @@ class Running:
         try:
             self._compute()
         except BaseException as error:
-            self._error = stop_of(error) if isinstance(error, Exception) and not isinstance(error, EngineStop | TooManyBytes) else error
+            self._error = (
+                stop_of(error)
+                if isinstance(error, Exception) and not isinstance(error, EngineStop | TooManyBytes)
+                else error
+            )
         finally:
             self._done.set()
 

@@ -61,7 +61,7 @@ def engine_memory(options: Options, beside_heap: int) -> int:
     return max(_LEAST, beside_heap // 4) if given is None else given
 
 
-def run(
+def run(  # noqa: PLR0917
     statement: Statement, choice: Choice, schema: pa.Schema, name: str, options: Options, job_id: str, caller: Caller
 ) -> Answered:
     """The rows, under the names and types of ``schema``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,12 +46,13 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
             return table(leaf.rows)
         if not isinstance(leaf, Scan) or not isinstance(leaf.source, FileSource):
             raise Unsupported(f"{_told(leaf)} is read in stages")
-        splits = leaf.source.list_splits(_WHOLE)
-        parts = leaf.source.files([split.payload for split in splits])
+        source: Any = leaf.source
+        splits = source.list_splits(_WHOLE)
+        parts = source.files([split.payload for split in splits])
         if parts is None:
-            raise Unsupported(f"{leaf.source.name} is read in stages")
+            raise Unsupported(f"{source.name} is read in stages")
         if not parts:
-            return table(leaf.source.schema.empty_table())
+            return table(source.schema.empty_table())
         total += sum(split.bytes for split in splits)
         files.update(part.path for part in parts)
         return f"({scan_of(parts, list(dict.fromkeys(leaf.names.values())))}) {names.new('scan')}"

@@ -37,9 +37,7 @@ class TakenOver:
         return rows.selecting(items, columns, "select").step(self.schema, place)
 
 
-def take_over(
-    env: Any, dataframe: Any, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None
-) -> TakenOver:
+def take_over(env: Any, dataframe: Any, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None) -> TakenOver:
     """``streams``: of the environment, by the number of the RDD that stands for them in the plan.
 
     Raises Unsupported where nothing would be gained (none of its relations can be read without Spark), or where a part with a stream of

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from firesteel.api.acceleration import hooks
 from firesteel.api.acceleration.actions import ACTIONS
-from firesteel.api.acceleration.in_process import CANCELLING
 from firesteel.api.acceleration.commands import COMMANDS
 from firesteel.api.acceleration.hooks import Action
+from firesteel.api.acceleration.in_process import CANCELLING
 from firesteel.api.acceleration.record import Record, script_name
 from firesteel.api.acceleration.takeover import Takeover
 from firesteel.api.acceleration.writes import WRITES, WRITES_TO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from firesteel.api.acceleration.hooks import SPARKS, Action
@@ -47,19 +48,32 @@ def in_process(environment: ExecutionEnvironment, taken: TakenOver, action: str)
         raise
 
 
-def _cancelling(of: Any) -> Action:
-    """Spark's own jobs are cancelled as well."""
+def _cancelling(of: Callable[[Caller, Any], bool]) -> Action:
+    """``of``: takes the first argument. Spark's own jobs are cancelled as well."""
 
-    def cancel(_active: Any, _original: Action, _target: Any, *args: Any, **_kwargs: Any) -> Any:
-        runner.cancel(lambda caller: of(caller, *args[:1]))
+    def cancel(_active: Any, _original: Action, _target: Any, *args: Any, **kwargs: Any) -> Any:
+        named = next(iter((*args, *kwargs.values())), None)
+        runner.cancel(lambda caller: of(caller, named))
         return SPARKS
 
     return cancel
 
 
+def _of_group(caller: Caller, group: Any) -> bool:
+    return caller.group == group
+
+
+def _of_tag(caller: Caller, tag: Any) -> bool:
+    return tag in caller.tags
+
+
+def _any(_caller: Caller, _: Any) -> bool:
+    return True
+
+
 CANCELLING: dict[str, Action] = {
-    "cancelJobGroup": _cancelling(lambda caller, group="": caller.group == group),
-    "cancelJobsWithTag": _cancelling(lambda caller, tag="": tag in caller.tags),
-    "cancelAllJobs": _cancelling(lambda caller: True),
+    "cancelJobGroup": _cancelling(_of_group),
+    "cancelJobsWithTag": _cancelling(_of_tag),
+    "cancelAllJobs": _cancelling(_any),
 }
 """Of a SparkContext."""
