@@ -1,0 +1,91 @@
+"""Statements on the engine of the driver's process."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from firesteel.errors import EngineStop, Stop
+from firesteel.run.engine import DriverEngine, Running, TooManyBytes
+
+MEMORY = 128 << 20
+NUMBERS = pa.schema([("n", pa.int64())])
+FOREVER = "SELECT count(*) AS n FROM range(100000000) a JOIN range(100000000) b ON a.range * b.range % 7 = 3"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return DriverEngine()
+
+
+def ran(engine, text, schema=NUMBERS, *, first=None, tables=None, files=(), most=1 << 40, memory=MEMORY):
+    with engine.cursor(memory, 2, files) as cursor:
+        return Running(cursor, text, first or {}, tables or {}, most).wait(schema)
+
+
+def test_first_queries_are_tables_of_the_statement_alone(engine):
+    first = {"a": "SELECT 3 AS n", "b": "SELECT n + 4 AS n FROM a"}
+    assert ran(engine, "SELECT n * 2 FROM b", first=first).to_pylist() == [{"n": 14}]
+    with pytest.raises(EngineStop, match="a does not exist"):
+        ran(engine, "SELECT n FROM a")
+
+
+def test_an_error_of_a_first_query_is_not_lost_where_its_rows_are_not_needed(engine):
+    first = {"a": "SELECT CAST(s AS INTEGER) AS n, k FROM (VALUES ('x', 1), ('2', 2)) v(s, k)"}
+    with pytest.raises(EngineStop) as caught:
+        ran(engine, "SELECT CAST(n AS BIGINT) FROM a WHERE k = 2", first=first)
+    assert caught.value.kind is Stop.VALUE
+
+
+def test_an_interrupt_ends_a_statement_and_no_other_one(engine):
+    ends = []
+    with engine.cursor(MEMORY, 2, ()) as one, engine.cursor(MEMORY, 2, ()) as other:
+        endless, short = Running(one, FOREVER, {}, {}, 1 << 40), Running(other, "SELECT 5", {}, {}, 1 << 40)
+
+        def wait():
+            try:
+                endless.wait(NUMBERS)
+            except EngineStop as stop:
+                ends.append(stop.kind)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        endless.interrupt()
+        waiting.join()
+        assert short.wait(NUMBERS).to_pylist() == [{"n": 5}]
+    assert ends == [Stop.INTERRUPTED]
+
+
+def test_rows_beyond_the_limit_end_it(engine):
+    with pytest.raises(TooManyBytes):
+        ran(engine, "SELECT range FROM range(10000000)", most=1 << 20)
+
+
+def test_what_does_not_fit_in_memory_is_spilled_three_times(engine):
+    text = "SELECT n FROM (SELECT range AS n, repeat('x', 60) || range AS s FROM range(4000000)) ORDER BY s DESC LIMIT 1 OFFSET 3999990"
+    for _ in range(3):
+        assert ran(engine, text, memory=64 << 20).num_rows == 1
+
+
+def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
+    path = str(tmp_path / "a.parquet")
+    for number in range(3):
+        pq.write_table(pa.table({"n": [number]}), path)
+        text = f"SELECT n FROM read_parquet('{path}')"
+        assert ran(engine, text, files=(path,)).to_pylist() == [{"n": number}]
+
+
+def test_many_threads_ask_at_once(engine):
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda n: ran(engine, f"SELECT sum(range)::BIGINT AS n FROM range({n})").to_pylist(), range(2, 40))
+    assert [one[0]["n"] for one in found] == [n * (n - 1) // 2 for n in range(2, 40)]
+
+
+def test_a_time_at_the_end_of_its_type_is_sparks(engine):
+    last = pa.table({"d": pa.array([2**31 - 1], pa.int32()).cast(pa.date32())})
+    with pytest.raises(EngineStop, match="end of its type"):
+        ran(engine, "SELECT 1 FROM v", tables={"v": last})
