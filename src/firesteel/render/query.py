@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.plan.expr import Expr, Unsupported, attributes
-from firesteel.plan.raising import any_raises
+from firesteel.plan.expr import Expr, Unsupported, attributes, column, same
+from firesteel.plan.raising import any_raises, may_raise
 from firesteel.plan.relation import (
     Aggregate,
     Expand,
@@ -87,9 +87,9 @@ class Query:
             )
         return self._raising[relation]
 
-    def expressions(self) -> Expressions:
-        """A translator of expressions with scalar subqueries."""
-        return Expressions(None, self._subquery)
+    def expressions(self, given: Callable[[Expr], str | None] | None = None) -> Expressions:
+        """A translator of expressions with scalar subqueries. ``given``: the text of what is computed already."""
+        return Expressions(given, self._subquery)
 
     def _subquery(self, node: Expr, ordinal: int) -> str:
         plan, packed = node["plan"], node["packed"]
@@ -205,8 +205,24 @@ def _union(query: Query, relation: Union) -> str:
 
 
 def _join(query: Query, relation: Join) -> str:
-    left, right = query.settled(relation.left), query.settled(relation.right)
-    return join_text(relation.how, relation.columns, left, right, join_condition(relation, query.expressions()))
+    names: dict[Any, str] = {}
+    left = _side(query, relation.left, [a for a, _ in relation.pairs], names)
+    right = _side(query, relation.right, [b for _, b in relation.pairs], names)
+    x = query.expressions(lambda node: names.get(same(node)))
+    return join_text(relation.how, relation.columns, left, right, join_condition(relation, x))
+
+
+def _side(query: Query, relation: Relation, keys: list[Expr], names: dict[Any, str]) -> str:
+    """The rows of a side. Keys that may raise are columns of a query before: of a side without a partner the engine computes none.
+
+    ``names``: gets the columns of these keys.
+    """
+    raising = {query.names.new("ck"): key for key in keys if may_raise(key)}
+    if not raising:
+        return query.settled(relation)
+    names.update({same(key): name for name, key in raising.items()})
+    own = {name: column(name, kind) for name, kind in relation.columns.items()}
+    return query.table(Project(relation, {**own, **raising}))
 
 
 RULES: dict[type[Relation], Callable[[Query, Any], str]] = {

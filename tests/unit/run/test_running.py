@@ -81,7 +81,9 @@ def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
 
 def test_many_threads_ask_at_once(engine):
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda n: ran(engine, f"SELECT sum(range)::BIGINT AS n FROM range({n})").to_pylist(), range(2, 40))
+        found = pool.map(
+            lambda n: ran(engine, f"SELECT sum(range)::BIGINT AS n FROM range({n})").to_pylist(), range(2, 40)
+        )
     assert [one[0]["n"] for one in found] == [n * (n - 1) // 2 for n in range(2, 40)]
 
 

@@ -12,10 +12,10 @@ from firesteel.errors import EngineStop, Stop
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.plan.expr import Unsupported
 from firesteel.run import in_process as runner
-from firesteel.run.choose import choose
+from firesteel.run.choose import Choice, choose
 from firesteel.run.engine import TooManyBytes
 from firesteel.run.in_process import Answered, Caller
-from firesteel.run.statement import statement_of
+from firesteel.run.statement import Statement, statement_of
 from firesteel.sql.takeover import TakenOver
 
 _INSTEAD = (Stop.MEMORY, Stop.INTERNAL)
@@ -25,17 +25,13 @@ _INSTEAD = (Stop.MEMORY, Stop.INTERNAL)
 def in_process(environment: ExecutionEnvironment, taken: TakenOver, action: str) -> Answered | None:
     """The rows; None: stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
     from firesteel.spark.session.sessions import own_interrupts
-    from firesteel.spark.session.task_memory import memory_beside_heap
     from firesteel.spark.storage.directories import new_job_id
 
+    chosen = _chosen(environment, taken)
+    if chosen is None:
+        return None
+    statement, choice = chosen
     options, context = environment.options, environment.spark.sparkContext
-    try:
-        statement = statement_of(taken.relation, taken.columns)
-    except Unsupported:
-        return None
-    choice = choose(options, statement.nbytes, runner.engine_memory(options, memory_beside_heap(context)))
-    if choice.runner == "stages":
-        return None
     caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
     try:
         with own_interrupts():
@@ -46,6 +42,24 @@ def in_process(environment: ExecutionEnvironment, taken: TakenOver, action: str)
         if stop.kind in _INSTEAD:
             return None
         raise
+
+
+def may_run_here(environment: ExecutionEnvironment, taken: TakenOver) -> bool:
+    """Whether the query would run in this process."""
+    return _chosen(environment, taken) is not None
+
+
+def _chosen(environment: ExecutionEnvironment, taken: TakenOver) -> tuple[Statement, Choice] | None:
+    from firesteel.spark.session.task_memory import memory_beside_heap
+
+    options = environment.options
+    try:
+        statement = statement_of(taken.relation, taken.columns)
+    except Unsupported:
+        return None
+    beside = memory_beside_heap(environment.spark.sparkContext)
+    choice = choose(options, statement.nbytes, runner.engine_memory(options, beside))
+    return (statement, choice) if choice.runner == "in process" else None
 
 
 def _cancelling(of: Callable[[Caller, Any], bool]) -> Action:

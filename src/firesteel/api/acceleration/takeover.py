@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS
-from firesteel.api.acceleration.in_process import in_process
+from firesteel.api.acceleration.in_process import in_process, may_run_here
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.staging import Query, uniquely_named
 from firesteel.api.acceleration.verifying import Check, is_drawn
@@ -52,6 +52,23 @@ class _Found:
     job: str
     rows: Callable[[], pa.Table]
     close: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query of an environment. ``size``: the bytes that it reads, by Spark's estimate."""
+
+    environment: ExecutionEnvironment
+    place: str
+    size: int
+
+    def check_size(self) -> None:
+        """Raises UsageError where a job of ours would take longer than Spark, for they are so few."""
+        least: int = self.environment.options[SQL_MIN_INPUT_BYTES]
+        if self.size < least:
+            raise UsageError(
+                f"it reads {format_bytes(self.size)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})"
+            )
 
 
 class Takeover:
@@ -91,11 +108,12 @@ class Takeover:
             names.extend(asked.columns)
             return uniquely_named(asked)
 
-        def computed(taken: TakenOver, place: str) -> _Found:
-            here = in_process(self._environment(frame.sparkSession), taken, action)
+        def computed(taken: TakenOver, asked: _Asked) -> _Found:
+            here = in_process(asked.environment, taken, action)
             if here is not None:
                 return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
-            with Computed(taken.pipeline(place), action) as rows:
+            asked.check_size()
+            with Computed(taken.pipeline(asked.place), action) as rows:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
@@ -120,8 +138,9 @@ class Takeover:
             if check is not None:
                 check(asked[0].named().inputFiles())
 
-        def computed(taken: TakenOver, place: str) -> _Found:
-            staged = asked[0].staged(taken.pipeline(place), action)
+        def computed(taken: TakenOver, here: _Asked) -> _Found:
+            here.check_size()
+            staged = asked[0].staged(taken.pipeline(here.place), action)
             return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
         staged = self._taken(query, action, computed, checked)
@@ -141,7 +160,7 @@ class Takeover:
         self,
         query: Callable[[], Any],
         action: str,
-        compute: Callable[[TakenOver, str], _Found],
+        compute: Callable[[TakenOver, _Asked], _Found],
         check: Callable[[Catalyst], None] | None,
     ) -> Any:
         """The answer of ``compute`` for a query that is taken over; SPARKS: it was left, or failed here.
@@ -155,15 +174,17 @@ class Takeover:
         try:
             frame = query()
             environment = self._environment(frame.sparkSession)
-            size = _check_size(frame, environment)
+            asked = _Asked(environment, place, _size_of(frame))
             if check is not None:
                 check(_plan_of(frame))
             taken = wholly_taken_over(environment, frame, dataframe_schema(frame))
             if self._dry_run:
                 taken.pipeline(place)  # what is wrong with it is told
+                if not may_run_here(environment, taken):
+                    asked.check_size()
             else:
-                found = compute(taken, place)
-                verify = self._drawn(frame, size, environment, place)
+                found = compute(taken, asked)
+                verify = self._drawn(frame, asked.size, environment, place)
         except JobCancelledError:
             raise
         except UsageError as error:
@@ -238,17 +259,13 @@ def _itself(table: pa.Table) -> pa.Table:
 # --- checks -----------------------------------------------------------------------------------------------------------------
 
 
-def _check_size(frame: Any, environment: ExecutionEnvironment) -> int:
-    """The bytes that the query reads, by Spark's estimate. Raises UsageError where a job of ours would take longer than Spark, for they are so few."""
-    least: int = environment.options[SQL_MIN_INPUT_BYTES]
+def _size_of(frame: Any) -> int:
+    """The bytes that the query reads, by Spark's estimate."""
     try:
         leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
-        total = sum(int(str(leaves.apply(i).stats().sizeInBytes())) for i in range(leaves.size()))
+        return sum(int(str(leaves.apply(i).stats().sizeInBytes())) for i in range(leaves.size()))
     except Exception as error:  # Spark tells it when it plans the query itself
         raise UsageError("Spark cannot plan this query.") from error
-    if total < least:
-        raise UsageError(f"it reads {format_bytes(total)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})")
-    return total
 
 
 def _plan_of(frame: Any) -> Catalyst:
