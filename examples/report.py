@@ -14,6 +14,7 @@ def tokenize(batches):
 
 
 spark = SparkSession.builder.getOrCreate()
-words = spark.read.text(sys.argv[1:] or "src/*/*.py").mapInArrow(tokenize, "word string").where("word != ''")
+files = spark.read.text(sys.argv[1:] or "src", recursiveFileLookup=True, pathGlobFilter="*.py")
+words = files.mapInArrow(tokenize, "word string").where("word != ''")
 counts = words.groupBy("word").count().orderBy(F.desc("count"), "word")
 counts.write.mode("overwrite").parquet("out/words")

@@ -535,7 +535,7 @@ def test_errors_are_sparks(env, rows_of, case):
     stream = env.from_dataframe(FAILING[case](rows_of))
     assert stream._pipeline.node.kind.startswith("sql(")
     with (
-        pytest.warns(UserWarning, match="Spark computes the DataFrame itself now: the Python function"),
+        pytest.warns(UserWarning, match="Spark computes the DataFrame itself now: The Python function"),
         pytest.raises(JobExecutionError, match=r"from_dataframe -> to_arrow.*(PythonException|Spark|Unsupported)"),
     ):
         stream.to_arrow()

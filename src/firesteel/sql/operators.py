@@ -60,7 +60,7 @@ def one_row(reader: Reader, node: Operator) -> Relation:
 
 
 def _numbered(reader: Reader, count: int) -> Relation:
-    name = reader.new()
+    name = reader.new_name()
     return Values({name: "integer"}, pa.table({name: pa.array([1] * count, pa.int32())}))
 
 
@@ -78,7 +78,7 @@ def project(reader: Reader, node: Operator) -> Relation:
 
 def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:
     """The values of these named expressions; of none of them, a constant for the number of rows."""
-    return Project(rows, {item.id: item for item in reader.expressions(items)} or {reader.new(): _number(1)})
+    return Project(rows, {item.id: item for item in reader.expressions(items)} or {reader.new_name(): _number(1)})
 
 
 def filtered(reader: Reader, node: Operator) -> Relation:
@@ -91,7 +91,7 @@ def expand(reader: Reader, node: Operator) -> Relation:
     columns: Columns = {a.id: carried(a.type) for a in node["output"]}
     if not columns:  # for the number of rows
         ways = [[_number(0)] for _ in ways]
-        columns = {reader.new(): "integer"}
+        columns = {reader.new_name(): "integer"}
     return Expand(child, tuple(map(tuple, ways)), columns)
 
 
@@ -174,7 +174,7 @@ def aggregate(reader: Reader, node: Operator) -> Relation:
     groups, items = tuple(node["groupingExpressions"]), node["aggregateExpressions"]
     if any(map(_has_subquery, items)):
         return _with_subqueries(reader, child, groups, items)
-    return Aggregate(child, groups, {item.id: item for item in items} or {reader.new(): _number(1)})
+    return Aggregate(child, groups, {item.id: item for item in items} or {reader.new_name(): _number(1)})
 
 
 def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], items: list[Expr]) -> Relation:
@@ -189,7 +189,7 @@ def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], 
         if part.cls != "AggregateExpression" and key not in known:
             return None
         if key not in inner:
-            inner[key] = reader.new(), part
+            inner[key] = reader.new_name(), part
         return column(inner[key][0], part.type)
 
     outer = replaced(items, apart)
@@ -262,7 +262,7 @@ def union(reader: Reader, node: Operator) -> Relation:
         raise Unsupported("a union by names is Spark's")
     columns: Columns = {a.id: carried(a.type) for a in reader.catalyst.output_of(node)}
     if not columns:  # for the number of rows
-        name = reader.new()
+        name = reader.new_name()
         return Union(tuple(Project(reader.relation(child), {name: _number(1)}) for child in node["children"]))
     branches: list[Relation] = []
     for child in node["children"]:

@@ -167,14 +167,14 @@ def aggregate(reader: Reader, node: Operator) -> Relation:
     kinds: Columns = {}
     new: dict[str, Expr] = {}
     for one in node["groupingExpressions"]:
-        name, kind = one.id if one.cls == "AttributeReference" else reader.new(), checked(one.type)
+        name, kind = one.id if one.cls == "AttributeReference" else reader.new_name(), checked(one.type)
         if kind in FLOATS:
             raise Unsupported("groups by floating-point numbers are Spark's")
         known[same(one)], kinds[name] = column(name, kind), kind
         if name not in child.columns:
             new[name] = one
     udfs = [_aggregating(part) for part in found.values()]
-    results = {key: column(reader.new(), part.type) for key, part in found.items()}
+    results = {key: column(reader.new_name(), part.type) for key, part in found.items()}
     called = [caller.called(udf) for udf in udfs]
     answer = pa.schema([pa.field(one.id, arrow_type(one.type)) for one in results.values()])
     functions = caller.functions(udfs, called, answer)
@@ -314,7 +314,7 @@ class _Caller:
         key = same(node)
         if key not in self.arguments:
             checked(node.type)
-            self.arguments[key] = self.reader.new(), node
+            self.arguments[key] = self.reader.new_name(), node
         return list(self.arguments).index(key)
 
     def check_pickled(self) -> None:

@@ -75,7 +75,7 @@ class Reader:
             self._settings[name] = str(self.catalyst.session.conf.get(name))
         return self._settings[name]
 
-    def new(self) -> str:
+    def new_name(self) -> str:
         """The name of a column that Spark's plan does not have."""
         self._names += 1
         return f"cn{self._names}"

@@ -32,7 +32,6 @@ WITHIN_TASKS = {"PassingByKey", "_Pass", "_Planned"}
 ELSEWHERE = {
     "IcebergSink",  # a TableSink that needs a catalog
     "StoredSource",  # below
-    "Names",  # of the planner's
     "NoRows",  # of a merge that only removes
     "DropNulls",  # of very many columns
 }

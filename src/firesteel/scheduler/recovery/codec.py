@@ -31,13 +31,14 @@ _MODULES = (
     "firesteel.scheduler.slots.resource_profile",
 )
 """Modules whose classes may be pickled, beside the plain data of ``firesteel.model``."""
-_NUMPY = {
+_SINGLE = {
+    ("firesteel.errors", "Stop"),
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
     *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
 }
-"""The functions and classes that rebuild arrays."""
+"""Single classes, and the functions and classes that rebuild arrays."""
 
 
 class _Partition(msgspec.Struct, frozen=True, array_like=True):
@@ -146,7 +147,7 @@ class _Reader:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _NUMPY:
+        if (module, name) in _SINGLE:
             return super().find_class(module, name)
         if "." not in name and (module in _MODULES or module.startswith("firesteel.model.")):
             found = super().find_class(module, name)
