@@ -25,6 +25,7 @@ from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import EngineStop, FiresteelError
 from firesteel.plan.expr import Unsupported
+from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.takeover import take_over
 
 SETTINGS = {
@@ -164,7 +165,7 @@ class Kit:
     def _fails(self, known: Known, tally: Tally) -> None:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
         try:
-            pipeline, _ = take_over(self.env, known.frame, dataframe_schema(known.frame), "")
+            pipeline, _ = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame), "")
             rows = self.steps.run(pipeline)
         except Unsupported:
             return
@@ -191,7 +192,7 @@ class Kit:
     def _by_steps(self, known: Known, tally: Tally) -> bool:
         """Compares; false: there was nothing to compare."""
         try:
-            pipeline, left = take_over(self.env, known.frame, dataframe_schema(known.frame), "")
+            pipeline, left = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame), "")
         except Unsupported as reason:
             tally.left.update(str(reason).split("; "))
             return False

@@ -23,6 +23,7 @@ from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import EngineStop
 from firesteel.plan.expr import Unsupported
+from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.takeover import take_over
 from sql_queries_kit import differs, quick
 from sql_steps_kit import Steps
@@ -120,7 +121,7 @@ class Kit:
         """What is wrong; empty: nothing."""
         try:
             frame = self.spark.sql(query)
-            pipeline, left = take_over(self.env, frame, dataframe_schema(frame), "")
+            pipeline, left = take_over(self.env, read_plan(frame), dataframe_schema(frame), "")
         except Unsupported:
             told["left to Spark"] += 1
             return ""

@@ -10,22 +10,22 @@ import pyarrow as pa
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.types import quoted
-from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
 from firesteel.sql.steps.steps import Steps
 
 
 def take_over(
-    env: Any, dataframe: Any, schema: pa.Schema, place: str, streams: Mapping[int, Pipeline] | None = None
+    env: Any, catalyst: Catalyst, schema: pa.Schema, place: str, streams: Mapping[int, Pipeline] | None = None
 ) -> tuple[Pipeline, list[str]]:
-    """The DataFrame's rows, computed by steps, and what of it Spark computes all the same, with the reasons.
+    """The rows of a plan, computed by steps, and what of it Spark computes all the same, with the reasons.
 
-    ``streams``: of the environment, by the number of the RDD that stands for them in the plan. Raises Unsupported where nothing would
+    ``schema``: their names and types for users. ``streams``: of the environment, by the number of the RDD that stands for them in the plan. Raises Unsupported where nothing would
     be gained (none of its relations can be read without Spark), or where a part with a stream of ours would be left to Spark.
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
-    catalyst, steps = read_plan(dataframe), Steps(env)
+    steps = Steps(env)
     reader = Reader(catalyst, steps.rows, dict(streams or {}))
     rows = steps.rows(reader.relation(catalyst.root))
     if not reader.taken:

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.record import Record
-from firesteel.api.acceleration.staging import Query, uniquely_named
+from firesteel.api.acceleration.staging import Query
 from firesteel.api.acceleration.verifying import Check, is_drawn
 from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
-from firesteel.api.ddl import dataframe_schema
+from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
@@ -82,19 +82,12 @@ class Takeover:
         ``gaining``: only where our tasks would do more than pass rows on.
         """
 
-        names: list[str] = []
-
-        def named() -> Any:
-            asked = frame if query is None else query()
-            names.extend(asked.columns)
-            return uniquely_named(asked)
-
-        def computed(pipeline: Pipeline) -> _Found:
+        def computed(pipeline: Pipeline, plan: Catalyst) -> _Found:
             with Computed(pipeline, action) as rows:
-                table = rows.to_arrow().rename_columns(names)
+                table = rows.to_arrow().rename_columns(plan.names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
-        return self._taken(named, action, computed, _checks_gain if gaining else None)
+        return self._taken(query or (lambda: frame), action, computed, _checks_gain if gaining else None)
 
     @contextmanager
     def staged(
@@ -108,14 +101,14 @@ class Takeover:
 
         def query() -> Any:
             asked.append(Query.of(frame()))
-            return asked[0].named()
+            return asked[0].frame
 
         def checked(plan: Catalyst) -> None:
             _checks_gain(plan)
             if check is not None:
-                check(asked[0].named().inputFiles())
+                check(asked[0].frame.inputFiles())
 
-        def computed(pipeline: Pipeline) -> _Found:
+        def computed(pipeline: Pipeline, _: Catalyst) -> _Found:
             staged = asked[0].staged(pipeline, action)
             return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
@@ -136,7 +129,7 @@ class Takeover:
         self,
         query: Callable[[], Any],
         action: str,
-        compute: Callable[[Pipeline], _Found],
+        compute: Callable[[Pipeline, Catalyst], _Found],
         check: Callable[[Catalyst], None] | None,
     ) -> Any:
         """The answer of ``compute`` for a query that is taken over; SPARKS: it was left, or failed here.
@@ -150,13 +143,14 @@ class Takeover:
         try:
             frame = query()
             environment = self._environment(frame.sparkSession)
-            size = _check_size(frame, environment)
+            plan = _plan_of(frame)
+            _check_size(plan, environment)
             if check is not None:
-                check(_plan_of(frame))
-            pipeline = wholly_taken_over(environment, frame, dataframe_schema(frame), place)
+                check(plan)
+            pipeline = wholly_taken_over(environment, plan, _schema_of(plan), place)
             if not self._dry_run:
-                found = compute(pipeline)
-                verify = self._drawn(frame, size, environment, place)
+                found = compute(pipeline, plan)
+                verify = self._drawn(plan, environment, place)
         except JobCancelledError:
             raise
         except UsageError as error:
@@ -187,11 +181,11 @@ class Takeover:
             )
         return SPARKS if found is None else found.answer
 
-    def _drawn(self, frame: Any, size: int, environment: ExecutionEnvironment, place: str) -> Check | None:
+    def _drawn(self, plan: Catalyst, environment: ExecutionEnvironment, place: str) -> Check | None:
         """The check of a query that is taken over; None: it was not drawn."""
         number = next(self._numbers)
         drawn = is_drawn(self._record.mark, number, environment.options[SQL_VERIFY])
-        return Check(frame, size, environment.options, place) if drawn else None
+        return Check(plan, environment.options, place) if drawn else None
 
     def _any_options(self) -> Any:
         """The options of some session, which say where journals are."""
@@ -231,17 +225,13 @@ def _itself(table: pa.Table) -> pa.Table:
 # --- checks -----------------------------------------------------------------------------------------------------------------
 
 
-def _check_size(frame: Any, environment: ExecutionEnvironment) -> int:
-    """The bytes that the query reads, by Spark's estimate. Raises UsageError where a job of ours would take longer than Spark, for they are so few."""
+def _check_size(plan: Catalyst, environment: ExecutionEnvironment) -> None:
+    """Raises UsageError where the query reads so few bytes, by Spark's estimate, that a job of ours would take longer than Spark."""
     least: int = environment.options[SQL_MIN_INPUT_BYTES]
-    try:
-        leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
-        total = sum(int(str(leaves.apply(i).stats().sizeInBytes())) for i in range(leaves.size()))
-    except Exception as error:  # Spark tells it when it plans the query itself
-        raise UsageError("Spark cannot plan this query.") from error
-    if total < least:
-        raise UsageError(f"it reads {format_bytes(total)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})")
-    return total
+    if plan.input_bytes < least:
+        raise UsageError(
+            f"it reads {format_bytes(plan.input_bytes)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})"
+        )
 
 
 def _plan_of(frame: Any) -> Catalyst:
@@ -249,6 +239,16 @@ def _plan_of(frame: Any) -> Catalyst:
         return read_plan(frame)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
+
+
+def _schema_of(plan: Catalyst) -> pa.Schema:
+    """The schema of the rows, with other names where two of its columns have one. Raises UsageError."""
+    from pyspark.sql.types import StructType
+
+    schema = rows_schema(StructType.fromJson(plan.schema), plan.setting("spark.sql.session.timeZone"))
+    if len(set(schema.names)) == len(schema):
+        return schema
+    return pa.schema([field.with_name(f"_{i}") for i, field in enumerate(schema)])
 
 
 def _checks_gain(plan: Catalyst) -> None:
