@@ -27,6 +27,7 @@ from firesteel.errors import EngineStop, FiresteelError
 from firesteel.plan.expr import Unsupported
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import statement_of
+from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.takeover import TakenOver, take_over
 
 SETTINGS = {
@@ -169,7 +170,7 @@ class Kit:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
         for how, compute in (("", self._rows_of_steps), ("in process, ", self._rows_of_statement)):
             try:
-                taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
+                taken = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame))
                 rows = compute(taken)
             except Unsupported:
                 continue
@@ -205,7 +206,7 @@ class Kit:
     def _by_steps(self, known: Known, tally: Tally) -> bool:
         """Compares; false: there was nothing to compare."""
         try:
-            taken = take_over(self.env, known.frame, dataframe_schema(known.frame))
+            taken = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame))
         except Unsupported as reason:
             tally.left.update(str(reason).split("; "))
             return False

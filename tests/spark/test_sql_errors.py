@@ -25,6 +25,7 @@ from firesteel.errors import EngineStop
 from firesteel.plan.expr import Unsupported
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import statement_of
+from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.takeover import TakenOver, take_over
 from sql_queries_kit import differs, quick
 from sql_steps_kit import Steps
@@ -122,7 +123,7 @@ class Kit:
         """What is wrong; empty: nothing."""
         try:
             frame = self.spark.sql(query)
-            taken = take_over(self.env, frame, dataframe_schema(frame))
+            taken = take_over(self.env, read_plan(frame), dataframe_schema(frame))
             left = taken.left
         except Unsupported:
             told["left to Spark"] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import threading
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
+from firesteel.api.acceleration.record import Record
+from firesteel.api.acceleration.takeover import Takeover
 from firesteel.errors import JobExecutionError, UsageError
 from firesteel.sql.reader import RULES
 from oracle import tpch
@@ -139,6 +142,32 @@ def assert_as_spark(spark, env, query, *, in_order=False):
     assert len(a) == len(b)
     for mine, its in zip(a, b, strict=True):
         assert all(map(near, mine, its)), (mine, its)
+
+
+def test_a_plan_is_read_in_one_call(spark, views, tmp_path, monkeypatch):
+    """With sizes, schema, settings, files of chosen directories, columns of unions, and equal subtrees. Two columns have one name."""
+    pq.write_to_dataset(EDGES.select(["k", "n"]), tmp_path / "parts", partition_cols=["k"])
+    spark.read.parquet(str(tmp_path / "parts")).createOrReplaceTempView("parts")
+    frame = spark.sql("""
+        WITH sums AS (SELECT k, sum(d) AS d FROM edges GROUP BY k)
+        SELECT a.k, b.k, v FROM sums a JOIN sums b ON a.k = b.k LATERAL VIEW explode(array(a.d, b.d)) e AS v
+        UNION ALL SELECT k, n, 1.5BD FROM parts WHERE k < 3 AND n > (SELECT min(i) FROM edges)""")
+    record = Record("", dry_run=True)
+    takeover = Takeover(spark, {"firesteel.sql.min-input-bytes": 1}, record, dry_run=True)
+    takeover.answer(spark.range(9), "collect", list)  # compiles the reader
+    commands, here = [], threading.get_ident()
+    client = type(spark.sparkContext._gateway._gateway_client)
+    send = client.send_command
+
+    def counted(self, command, *args, **kwargs):
+        if threading.get_ident() == here and not command.startswith("m\n"):  # what Python's collector frees
+            commands.append(command)
+        return send(self, command, *args, **kwargs)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    takeover.answer(frame, "collect", list)
+    assert record.queries[-1].left == []
+    assert len(commands) == 1, commands
 
 
 REPEATED = """

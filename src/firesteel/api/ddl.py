@@ -99,17 +99,21 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
         raise UsageError(
             f"from_dataframe wants a Spark DataFrame, not {kind.__name__}.", hint="See from_pandas and from_arrow."
         )
+    schema = rows_schema(dataframe.schema, str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone")))
+    _check_names(schema)
+    return schema
+
+
+def rows_schema(struct: Any, zone: str) -> pa.Schema:
+    """The Arrow schema in which Spark hands over rows of a PySpark ``StructType``, in a session of this time zone. Raises UsageError."""
     from firesteel.spark.session.versions import arrow_schema
 
-    zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
-        schema = arrow_schema(dataframe.schema, zone)
+        return arrow_schema(struct, zone)
     except UsageError:  # of this Python, not of a column
         raise
     except Exception as error:
         raise UsageError(f"The DataFrame has a column that Arrow cannot carry: {error}") from None
-    _check_names(schema)
-    return schema
 
 
 def _check_names(schema: pa.Schema) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,15 +40,15 @@ class Expr:
     def nodes(self) -> list[Expr]:
         """Every node right below, in the order of the fields."""
         found: list[Expr] = []
-        _collect(list(self.fields.values()), found)
+        _collect(self.fields.values(), found)
         return found
 
 
-def _collect(values: list[Any], into: list[Expr]) -> None:
+def _collect(values: Iterable[Any], into: list[Expr]) -> None:
     for value in values:
         if isinstance(value, Expr):
             into.append(value)
-        elif isinstance(value, list):
+        elif isinstance(value, list) and value and not isinstance(value[0], str):
             _collect(value, into)
 
 

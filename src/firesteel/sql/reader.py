@@ -53,27 +53,20 @@ class Reader:
     """By the number of a relation."""
     _wanted: Wanted = field(init=False)
     _repeated: dict[int, int] = field(init=False)
-    _computed: dict[int, tuple[list[Expr], Relation]] = field(default_factory=dict)
+    _computed: dict[int, tuple[list[str], Relation]] = field(default_factory=dict)
     """By the number of the first of equal subtrees: its columns, and what it gives."""
     _subqueries: dict[int, Relation] = field(default_factory=dict)
     """By the number of the first plan of equal subqueries."""
-    _settings: dict[str, str] = field(default_factory=dict)
     _names: int = 0
 
     def __post_init__(self) -> None:
         self._wanted = wanted_columns(self.catalyst.root)
-        self._repeated = repeated(self.catalyst.root, self.catalyst.firsts())
+        self._repeated = repeated(self.catalyst.root, self.catalyst.firsts)
         self.chosen = chosen(self.catalyst.root)
 
     def wanted(self, relation: Operator) -> list[Expr]:
         """The attributes of a relation that anything above it reads."""
         return self._wanted.of(relation)
-
-    def setting(self, name: str) -> str:
-        """Of the session."""
-        if name not in self._settings:
-            self._settings[name] = str(self.catalyst.session.conf.get(name))
-        return self._settings[name]
 
     def new_name(self) -> str:
         """The name of a column that Spark's plan does not have."""
@@ -87,7 +80,7 @@ class Reader:
         first = self._repeated.get(node.handle)
         if first is None:
             return self._relation(node)
-        output = self.catalyst.output_of(node)
+        output = _computed_by(node)
         if first not in self._computed:
             self._computed[first] = output, self._judged(Shared(self._relation(node)))
         return self._judged(_renamed(*self._computed[first], output))
@@ -151,9 +144,15 @@ class Reader:
         return Expr(node.cls, {"plan": self._subqueries[number], "packed": plan is not node["plan"]}, node.type)
 
 
-def _renamed(output: list[Expr], rows: Relation, wanted: list[Expr]) -> Relation:
+def _computed_by(node: Operator) -> list[str]:
+    """The columns of a Project or an Aggregate, in order."""
+    items: list[Expr] = node["projectList" if node.cls == "Project" else "aggregateExpressions"]
+    return [item.id for item in items]
+
+
+def _renamed(output: list[str], rows: Relation, wanted: list[str]) -> Relation:
     """The rows of an equal subtree, under the names of this one's columns."""
-    names = {there.id: here.id for here, there in zip(output, wanted, strict=True) if here.id in rows.columns}
+    names = {there: here for here, there in zip(output, wanted, strict=True) if here in rows.columns}
     if all(there == here for there, here in names.items()):
         return rows
     return Project(rows, {there: column(here, rows.columns[here]) for there, here in names.items()})

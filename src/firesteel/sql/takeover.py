@@ -12,7 +12,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Relation
 from firesteel.plan.types import quoted
-from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
 from firesteel.sql.steps.steps import Steps
 
@@ -37,15 +37,17 @@ class TakenOver:
         return rows.selecting(items, columns, "select").step(self.schema, place)
 
 
-def take_over(env: Any, dataframe: Any, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None) -> TakenOver:
-    """``streams``: of the environment, by the number of the RDD that stands for them in the plan.
+def take_over(
+    env: Any, catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None
+) -> TakenOver:
+    """``schema``: the names and types of the rows for users. ``streams``: of the environment, by the number of the RDD that stands for them in the plan.
 
     Raises Unsupported where nothing would be gained (none of its relations can be read without Spark), or where a part with a stream of
     ours would be left to Spark.
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
-    catalyst, steps = read_plan(dataframe), Steps(env)
+    steps = Steps(env)
     reader = Reader(catalyst, steps.rows, dict(streams or {}))
     relation = reader.relation(catalyst.root)
     if not reader.taken:

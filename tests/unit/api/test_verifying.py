@@ -279,20 +279,16 @@ def test_columns_made_of_averages_of_decimals_are_known():
 @pytest.mark.parametrize("cls", ["MapInPandas", "MapInArrow", "FlatMapGroupsInPandas", "FlatMapCoGroupsInArrow"])
 def test_python_functions_of_many_rows_are_not_checked(cls):
     with pytest.raises(SkippedError, match="a Python function in it gets many rows at once"):
-        _check_certain(SimpleNamespace(root=operator(cls, child=LEAF)), Frame())
+        _check_certain(certain(operator(cls, child=LEAF)))
     mean = operator("Aggregate", aggregateExpressions=[alias(aggregated("PythonUDAF", ONE), 10)], child=LEAF)
     with pytest.raises(SkippedError, match="many rows at once"):
-        _check_certain(SimpleNamespace(root=mean), Frame())
-    _check_certain(SimpleNamespace(root=projected(call("PythonUDF", ONE), child=LEAF)), Frame())
+        _check_certain(certain(mean))
+    _check_certain(certain(projected(call("PythonUDF", ONE), child=LEAF)))
 
 
-class Frame:
-    """A DataFrame of a plan that is deterministic. Nothing else can be asked."""
-
-    class _jdf:
-        @staticmethod
-        def queryExecution():
-            return SimpleNamespace(optimizedPlan=lambda: SimpleNamespace(deterministic=lambda: True))
+def certain(root):
+    """A plan that is deterministic."""
+    return SimpleNamespace(root=root, deterministic=True)
 
 
 def raised(name: str, text: str) -> Exception:
@@ -336,7 +332,7 @@ def test_only_errors_of_a_querys_values_are_differences(error, of_values):
 
 
 def test_a_defect_of_the_check_itself_leaves_the_answer():
-    check = Check(SimpleNamespace(), 0, Options(), "report.py:1")  # no DataFrame at all
+    check = Check(SimpleNamespace(), Options(), "report.py:1")  # no plan at all
     check.run(lambda: pa.table({"a": [1]}))
     assert check.outcome == "skipped"
     assert check.reason.startswith("a defect of Firesteel stopped it (AttributeError in ")

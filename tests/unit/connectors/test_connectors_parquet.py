@@ -1,6 +1,7 @@
 import base64
 import datetime
 import decimal
+import os
 import pickle
 
 import numpy as np
@@ -12,7 +13,12 @@ import pytest
 
 from connectors_kit import context, read_all, run_sink
 from firesteel.connectors.base import Source, infer_parallelism, push_down
-from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
+from firesteel.connectors.files.paths import InputFile, InputFiles
+from firesteel.connectors.files.reading.source import Listed
+from firesteel.connectors.formats import parquet
+from firesteel.connectors.formats.parquet import Footer, KeptFooters, ParquetSink, ParquetSource
+from firesteel.connectors.formats.parquet_times import Times
+from firesteel.engine import file_marks
 from firesteel.errors import FiresteelError, UsageError
 
 
@@ -234,6 +240,47 @@ def test_a_file_that_goes_or_changes_is_named(path, table):
     path.unlink()
     with pytest.raises(FiresteelError, match=r"a\.parquet was there when the job was planned and is gone now"):
         list(source.read(split.payload, context()))
+
+
+def test_footers_of_listed_files_are_kept_until_the_file_changes(tmp_path, monkeypatch):
+    """Size and time of modification stay the same, and so does the inode. Only the column has another name."""
+    monkeypatch.setattr(file_marks, "_TICK_NS", 0)
+    monkeypatch.setattr(parquet, "_driver_footers", KeptFooters(1 << 20))
+    path, read = tmp_path / "a.parquet", []
+    original = parquet._FooterReader.read
+    monkeypatch.setattr(
+        parquet._FooterReader, "read", lambda self, found, file: read.append(file) or original(self, found, file)
+    )
+
+    def names():
+        found = InputFiles(pafs.LocalFileSystem(), "", (InputFile(str(path), kept.st_size, str(path)),))
+        return ParquetSource.of_listed(
+            Listed(found, None, [()]), "", lambda footers: footers[0].schema, {}
+        ).schema.names
+
+    pq.write_table(pa.table({"n": [1, 2]}), path)
+    kept = path.stat()
+    assert [names(), names(), len(read)] == [["n"], ["n"], 1]
+    pq.write_table(pa.table({"m": [1, 2]}), path)
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    while path.stat().st_ctime_ns == kept.st_ctime_ns:  # the clock's next tick
+        os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_ino) == (kept.st_size, kept.st_ino)
+    assert [names(), names(), len(read)] == [["m"], ["m"], 2]
+
+
+def test_kept_footers_have_a_limit():
+    none, mark = frozenset(), (1, 1, 1, 1, 1)
+    files = [InputFile(name, 1, name) for name in "abc"]
+    times = Times(False, none, none, none, none)
+    footers = [Footer(file, pa.schema([("n", pa.int64())]), np.ones(1), np.ones((1, 1)), times) for file in files]
+    kept = KeptFooters(2 * (parquet._FIELD_BYTES + 16))
+    for footer in footers[:2]:
+        kept.keep(footer, mark)
+    assert kept.get(files[0], mark) is footers[0]
+    kept.keep(footers[2], mark)
+    assert [kept.get(file, mark) for file in files] == [footers[0], None, footers[2]]
+    assert kept.get(files[0], (1, 1, 1, 1, 2)) is None and kept.get(files[0], mark) is None
 
 
 def test_directories_are_partition_columns_below_the_path_alone(tmp_path):

@@ -45,9 +45,6 @@ class Query:
             plan = plan.child()
         return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
 
-    def named(self) -> Any:
-        return uniquely_named(self.frame)
-
     def staged(self, pipeline: Pipeline, name: str) -> Staged:
         """Computes the rows. Raises UsageError, before it, where they cannot be given back as what they were."""
         session = self.frame.sparkSession
@@ -64,12 +61,6 @@ class Query:
         except BaseException:
             computed.close()
             raise
-
-
-def uniquely_named(frame: Any) -> Any:
-    """The frame, with other names where two of its columns have one."""
-    names: list[str] = frame.columns
-    return frame if len(set(names)) == len(names) else frame.toDF(*(f"_{i}" for i in range(len(names))))
 
 
 def _name(plan: Any) -> str:

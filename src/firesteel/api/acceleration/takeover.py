@@ -17,11 +17,11 @@ import pyarrow as pa
 from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.in_process import in_process, may_run_here
 from firesteel.api.acceleration.record import Record
-from firesteel.api.acceleration.staging import Query, uniquely_named
+from firesteel.api.acceleration.staging import Query
 from firesteel.api.acceleration.verifying import Check, is_drawn
 from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
-from firesteel.api.ddl import dataframe_schema
+from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
@@ -56,18 +56,19 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A query of an environment. ``size``: the bytes that it reads, by Spark's estimate."""
+    """A query of an environment. ``place``: where the user asked."""
 
     environment: ExecutionEnvironment
     place: str
-    size: int
+    plan: Catalyst
 
     def check_size(self) -> None:
-        """Raises UsageError where a job of ours would take longer than Spark, for they are so few."""
+        """Raises UsageError where the query reads so few bytes, by Spark's estimate, that a job of ours would take longer than Spark."""
         least: int = self.environment.options[SQL_MIN_INPUT_BYTES]
-        if self.size < least:
+        size = self.plan.input_bytes
+        if size < least:
             raise UsageError(
-                f"it reads {format_bytes(self.size)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})"
+                f"it reads {format_bytes(size)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})"
             )
 
 
@@ -101,14 +102,8 @@ class Takeover:
         ``gaining``: only where our tasks would do more than pass rows on.
         """
 
-        names: list[str] = []
-
-        def named() -> Any:
-            asked = frame if query is None else query()
-            names.extend(asked.columns)
-            return uniquely_named(asked)
-
         def computed(taken: TakenOver, asked: _Asked) -> _Found:
+            names = asked.plan.names
             here = in_process(asked.environment, taken, action)
             if here is not None:
                 return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
@@ -117,7 +112,7 @@ class Takeover:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
-        return self._taken(named, action, computed, _checks_gain if gaining else None)
+        return self._taken(query or (lambda: frame), action, computed, _checks_gain if gaining else None)
 
     @contextmanager
     def staged(
@@ -131,12 +126,12 @@ class Takeover:
 
         def query() -> Any:
             asked.append(Query.of(frame()))
-            return asked[0].named()
+            return asked[0].frame
 
         def checked(plan: Catalyst) -> None:
             _checks_gain(plan)
             if check is not None:
-                check(asked[0].named().inputFiles())
+                check(asked[0].frame.inputFiles())
 
         def computed(taken: TakenOver, here: _Asked) -> _Found:
             here.check_size()
@@ -174,17 +169,17 @@ class Takeover:
         try:
             frame = query()
             environment = self._environment(frame.sparkSession)
-            asked = _Asked(environment, place, _size_of(frame))
+            asked = _Asked(environment, place, _plan_of(frame))
             if check is not None:
-                check(_plan_of(frame))
-            taken = wholly_taken_over(environment, frame, dataframe_schema(frame))
+                check(asked.plan)
+            taken = wholly_taken_over(environment, asked.plan, _schema_of(asked.plan))
             if self._dry_run:
                 taken.pipeline(place)  # what is wrong with it is told
                 if not may_run_here(environment, taken):
                     asked.check_size()
             else:
                 found = compute(taken, asked)
-                verify = self._drawn(frame, asked.size, environment, place)
+                verify = self._drawn(asked.plan, environment, place)
         except JobCancelledError:
             raise
         except UsageError as error:
@@ -215,11 +210,11 @@ class Takeover:
             )
         return SPARKS if found is None else found.answer
 
-    def _drawn(self, frame: Any, size: int, environment: ExecutionEnvironment, place: str) -> Check | None:
+    def _drawn(self, plan: Catalyst, environment: ExecutionEnvironment, place: str) -> Check | None:
         """The check of a query that is taken over; None: it was not drawn."""
         number = next(self._numbers)
         drawn = is_drawn(self._record.mark, number, environment.options[SQL_VERIFY])
-        return Check(frame, size, environment.options, place) if drawn else None
+        return Check(plan, environment.options, place) if drawn else None
 
     def _any_options(self) -> Any:
         """The options of some session, which say where journals are."""
@@ -259,20 +254,21 @@ def _itself(table: pa.Table) -> pa.Table:
 # --- checks -----------------------------------------------------------------------------------------------------------------
 
 
-def _size_of(frame: Any) -> int:
-    """The bytes that the query reads, by Spark's estimate."""
-    try:
-        leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
-        return sum(int(str(leaves.apply(i).stats().sizeInBytes())) for i in range(leaves.size()))
-    except Exception as error:  # Spark tells it when it plans the query itself
-        raise UsageError("Spark cannot plan this query.") from error
-
-
 def _plan_of(frame: Any) -> Catalyst:
     try:
         return read_plan(frame)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
+
+
+def _schema_of(plan: Catalyst) -> pa.Schema:
+    """The schema of the rows, with other names where two of its columns have one. Raises UsageError."""
+    from pyspark.sql.types import StructType
+
+    schema = rows_schema(StructType.fromJson(plan.schema), plan.setting("spark.sql.session.timeZone"))
+    if len(set(schema.names)) == len(schema):
+        return schema
+    return pa.schema([field.with_name(f"_{i}") for i, field in enumerate(schema)])
 
 
 def _checks_gain(plan: Catalyst) -> None:

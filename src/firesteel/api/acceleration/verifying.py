@@ -16,7 +16,7 @@ from firesteel.errors import FiresteelError, WrongAnswerError, error_words, fail
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_VERIFY_MAX_BYTES, Options
 from firesteel.plan.expr import Expr, Unsupported, walk
-from firesteel.sql.plans.catalyst import Catalyst, Operator, read_plan
+from firesteel.sql.plans.catalyst import Catalyst, Operator
 
 Outcome = Literal["", "same", "differs", "skipped"]
 """Of a query's check. Empty: it was not drawn."""
@@ -60,23 +60,23 @@ def is_drawn(mark: str, number: int, share: float) -> bool:
 class Check:
     """The check of one query. ``reason``: why it was skipped."""
 
-    def __init__(self, frame: Any, input_bytes: int, options: Options, place: str) -> None:
+    def __init__(self, plan: Catalyst, options: Options, place: str) -> None:
         self.outcome: Outcome = ""
         self.reason = ""
-        self._frame, self._input_bytes, self._place = frame, input_bytes, place
+        self._plan, self._place = plan, place
         self._most: int = options[SQL_VERIFY_MAX_BYTES]
 
     def run(self, rows: Callable[[], pa.Table]) -> None:
         """Compares what our tasks have computed with Spark's answer. Raises WrongAnswerError."""
         try:
-            self._check_size(self._input_bytes, "reads")
-            plan = read_plan(self._frame)
-            _check_certain(plan, self._frame)
+            plan = self._plan
+            self._check_size(plan.input_bytes, "reads")
+            _check_certain(plan)
             inexact = inexact_columns(plan.root, plan.output_of)
             ours = rows()
             self._check_size(ours.nbytes, "gives")
             found = self._difference(Comparison.of(plan, ours.num_rows, inexact), ours)
-            query = _text_of(self._frame) if found else ""
+            query = _text_of(plan.frame) if found else ""
         except (SkippedError, Unsupported, FiresteelError) as reason:
             self.outcome, self.reason = "skipped", str(reason)
             return
@@ -101,14 +101,15 @@ class Check:
         """In words; empty: there is none. Raises SkippedError where Spark fails for another reason than the query's values."""
         from firesteel.spark.session.versions import arrow_schema
 
+        frame = _uniquely_named(self._plan.frame)
         try:
-            batches = self._frame._collect_as_arrow()
+            batches = frame._collect_as_arrow()
         except Exception as error:
             if not is_of_values(error):
                 raise SkippedError(f"Spark could not compute it: {error_words(error).splitlines()[0]}") from error
             return f"Spark raises {error_words(error).splitlines()[0]}; Firesteel gives {ours.num_rows:,} rows."
-        zone = self._frame.sparkSession.conf.get("spark.sql.session.timeZone")
-        theirs = pa.Table.from_batches(batches, None if batches else arrow_schema(self._frame.schema, zone))
+        zone = self._plan.setting("spark.sql.session.timeZone")
+        theirs = pa.Table.from_batches(batches, None if batches else arrow_schema(frame.schema, zone))
         return comparison.difference(ours, theirs)
 
 
@@ -123,9 +124,15 @@ def is_of_values(error: Exception) -> bool:
     return any(state.startswith(_OF_VALUES) for state in states) if states else _RAISED.search(text) is not None
 
 
-def _check_certain(plan: Catalyst, frame: Any) -> None:
+def _uniquely_named(frame: Any) -> Any:
+    """The frame, with other names where two of its columns have one."""
+    names: list[str] = frame.columns
+    return frame if len(set(names)) == len(names) else frame.toDF(*(f"_{i}" for i in range(len(names))))
+
+
+def _check_certain(plan: Catalyst) -> None:
     """Raises SkippedError where Spark itself may give other rows next time."""
-    if not frame._jdf.queryExecution().optimizedPlan().deterministic():
+    if not plan.deterministic:
         raise SkippedError("it calls a function that is not deterministic")
     root = _below_projections(plan.root)
     top = {id(node) for node in (root, root.get("child"))}

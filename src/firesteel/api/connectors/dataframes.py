@@ -25,6 +25,7 @@ from firesteel.task.expressions import column
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.sql.plans.catalyst import Catalyst
     from firesteel.sql.takeover import TakenOver
 
 _NO_ENGINE = "DuckDB is not installed (pip install 'duckdb>=2,<3')"
@@ -200,15 +201,15 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
-def wholly_taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema) -> TakenOver:
-    """The DataFrame without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
+def wholly_taken_over(env: ExecutionEnvironment, plan: Catalyst, schema: pa.Schema) -> TakenOver:
+    """A DataFrame's plan without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
     if find_spec("duckdb") is None:
         raise UsageError(_NO_ENGINE)
     from firesteel.plan.expr import Unsupported
     from firesteel.sql.takeover import take_over
 
     try:
-        taken = take_over(env, dataframe, schema)
+        taken = take_over(env, plan, schema)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
     if taken.left:
@@ -229,10 +230,11 @@ def _taken_over(
     if find_spec("duckdb") is None:
         return by_spark.left_to_spark([_NO_ENGINE])
     from firesteel.plan.expr import Unsupported  # loads what only these jobs need
+    from firesteel.sql.plans.catalyst import read_plan
     from firesteel.sql.takeover import take_over
 
     try:
-        taken = take_over(env, dataframe, by_spark.schema, streams)
+        taken = take_over(env, read_plan(dataframe), by_spark.schema, streams)
         return taken.pipeline(place).left_to_spark(taken.left).or_by_spark(by_spark)
     except (Unsupported, UsageError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])

@@ -6,6 +6,7 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -78,6 +79,43 @@ class Footer:
     times: Times
 
 
+class KeptFooters:
+    """Footers of local files, up to ``most`` bytes of them; the ones that were asked for last stay. Several threads may ask at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes, self._lock = most, 0, threading.Lock()
+        self._kept: dict[str, tuple[Mark, Footer, int]] = {}
+
+    def get(self, file: InputFile, mark: Mark | None) -> Footer | None:
+        """``mark``: of the file as it is now. Returns None if the footer must be read: the file has changed, or may have."""
+        with self._lock:
+            known = self._kept.pop(file.path, None)
+            if known is None:
+                return None
+            if known[0] != mark or known[1].file.size != file.size:
+                self._bytes -= known[2]
+                return None
+            self._kept[file.path] = known
+            return known[1]
+
+    def keep(self, footer: Footer, mark: Mark | None) -> None:
+        """``mark``: of the file before its footer was read; None: it may change once more without a sign."""
+        size = footer.rows.nbytes + footer.column_bytes.nbytes + _FIELD_BYTES * len(footer.schema)
+        if mark is None or size > self._most:
+            return
+        with self._lock:
+            before = self._kept.pop(footer.file.path, None)
+            self._bytes += size - (0 if before is None else before[2])
+            self._kept[footer.file.path] = mark, footer, size
+            while self._bytes > self._most:
+                self._bytes -= self._kept.pop(next(iter(self._kept)))[2]
+
+
+_FIELD_BYTES = 512
+"""About what a schema takes for each of its columns."""
+_driver_footers = KeptFooters(64 << 20)
+
+
 class ParquetSource(FooterSource[Footer]):
     """Rows of Parquet files.
 
@@ -122,10 +160,16 @@ class ParquetSource(FooterSource[Footer]):
         source._merges, source._hints = True, ()
         source._take(listed, name)
         files = listed.found.files
-        missing = [i for i, file in enumerate(files) if file not in known]
-        known.update(
-            (footer.file, footer) for footer in for_each_file(listed.found, missing, cls._footer_reader()).values()
-        )
+        read = [i for i, file in enumerate(files) if file not in known]
+        local = isinstance(listed.found.filesystem, pafs.LocalFileSystem)
+        marks = {i: mark_of(files[i].path) for i in read} if local else {}
+        kept = {i: footer for i, mark in marks.items() if (footer := _driver_footers.get(files[i], mark)) is not None}
+        missing = [i for i in read if i not in kept]
+        if missing:
+            kept |= for_each_file(listed.found, missing, cls._footer_reader())
+            for i in missing:
+                _driver_footers.keep(kept[i], marks.get(i))
+        known.update((files[i], footer) for i, footer in kept.items())
         source._footers = {i: known[file] for i, file in enumerate(files)}
         source._have(agreed(list(source._footers.values())))
         return source

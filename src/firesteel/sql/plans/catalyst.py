@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +10,32 @@ import pyarrow as pa
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.render.expressions.times.zones import ask_for_zones
-from firesteel.sql.plans.java import instance_of
+from firesteel.sql.plans.java import object_of
 from firesteel.sql.plans.plan_reader import SOURCE
 from firesteel.sql.plans.versions import Version, checked_version
+
+_SETTINGS = (
+    "spark.sql.caseSensitive",
+    "spark.sql.columnNameOfCorruptRecord",
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.orc.impl",
+    "spark.sql.parquet.datetimeRebaseModeInRead",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.int96RebaseModeInRead",
+    "spark.sql.parquet.int96TimestampConversion",
+    "spark.sql.session.timeZone",
+)
+"""Settings that are read with each plan. A rule that looks at another one costs a call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator(Expr):
-    """An operator of a plan. ``handle``: its number among the reader's Java objects."""
+    """An operator of a plan. ``handle``: its number. ``output``: its attributes, if they were read with the plan."""
 
     handle: int = -1
+    output: list[Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +58,70 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Catalyst:
-    """A plan that was read. ``root``: its nodes; ``dataframe_of(node)`` gives a subtree back to Spark."""
+    """The optimised plan of a DataFrame, and what was read with it."""
 
     root: Operator
-    session: Any
+    frame: Any
     version: Version
+    schema: dict[str, Any]
+    """Of the DataFrame, as Spark writes it in JSON."""
+    deterministic: bool
+    """Spark gives the same rows each time."""
+    firsts: list[int]
+    """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
+    sizes: dict[int, int]
+    """Spark's estimates of the bytes of operators that have none below them, by handle."""
+    _settings: dict[str, str]
+    _files: dict[int, Any]
     _reader: Any
+
+    @classmethod
+    def of_text(cls, text: str, frame: Any, version: Version, reader: Any) -> Catalyst:
+        """``text``: what ``read`` of the reader in Java gave."""
+        read = json.loads(text)
+        sizes = {int(handle): size for handle, size in read["sizes"].items()}
+        files = {int(handle): folders for handle, folders in read["files"].items()}
+        root, told = _node(read["plan"], version), (read["schema"], read["deterministic"], read["firsts"])
+        return cls(root, frame, version, *told, sizes, read["settings"], files, reader)
+
+    @property
+    def session(self) -> Any:
+        return self.frame.sparkSession
+
+    @property
+    def names(self) -> list[str]:
+        """Of the DataFrame's columns. Several may have the same one."""
+        return [field["name"] for field in self.schema["fields"]]
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(self.sizes.values())
+
+    def setting(self, name: str) -> str:
+        """Of the session."""
+        if name not in self._settings:
+            self._settings[name] = str(self.session.conf.get(name))
+        return self._settings[name]
 
     def output_of(self, node: Operator) -> list[Expr]:
         """The attributes of an operator, in order."""
-        return _node(json.loads(self._reader.output(node.handle)), self.version)
+        if node.output is not None:
+            return node.output
+        return _node(json.loads(self._reader.output(self.frame._jdf, node.handle)), self.version)
 
-    def firsts(self) -> list[int]:
-        """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
-        return [int(number) for number in self._reader.firsts().split()]
-
-    def files_of(self, relation: Operator, filters: Sequence[Operator]) -> list[Folder]:
-        """The files of a relation, without directories that partition columns in the conditions of these Filter operators rule out.
-        Raises Unsupported."""
-        try:
-            text = self._reader.files(relation.handle, ",".join(str(one.handle) for one in filters))
-        except Exception as error:
-            raise Unsupported(f"Spark cannot list the files: {str(error).strip().splitlines()[0]}") from error
-        return [Folder(one["values"], [FoundFile(*file) for file in one["files"]]) for one in json.loads(text)]
+    def files_of(self, relation: Operator) -> list[Folder]:
+        """The files of a relation, without directories that partition columns in the conditions of the Filter operators right above it rule
+        out. Raises Unsupported."""
+        found = self._files.get(relation.handle, "it has another kind of list")
+        if isinstance(found, str):
+            raise Unsupported(f"Spark cannot list the files: {found}")
+        return [Folder(one["values"], [FoundFile(*file) for file in one["files"]]) for one in found]
 
     def dataframe_of(self, node: Operator, names: list[str]) -> Any:
         """The subtree as a DataFrame of Spark's, its columns called ``names``."""
         from firesteel.spark.session.versions import dataframe_of_plan
 
-        return dataframe_of_plan(self._reader.plan(node.handle), self.session).toDF(*names)
+        return dataframe_of_plan(self._reader.plan(self.frame._jdf, node.handle), self.session).toDF(*names)
 
     def table_of(self, node: Operator, names: list[str]) -> pa.Table:
         """The rows of a subtree that has some. Raises Unsupported where this Spark cannot hand them over."""
@@ -85,15 +135,16 @@ def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
     session = dataframe.sparkSession
     version = checked_version(session)
-    if session.conf.get("spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY":
-        raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:
-        plan = dataframe._jdf.queryExecution().optimizedPlan()
         reader = _reader(session, version)
-        text = reader.read(plan)
+        server = session.sparkContext._gateway.java_gateway_server
+        text = reader.read(dataframe._jdf, "\n".join(_SETTINGS), server)
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
-    return Catalyst(_node(json.loads(text), version), session, version, reader)
+    found = Catalyst.of_text(text, dataframe, version, reader)
+    if found.setting("spark.sql.legacy.timeParserPolicy").upper() == "LEGACY":
+        raise Unsupported("dates by the patterns of Spark 2 are not taken over")
+    return found
 
 
 def offsets_of(zone: str) -> dict[str, Any]:
@@ -109,7 +160,7 @@ def offsets_of(zone: str) -> dict[str, Any]:
 
 
 def _reader(session: Any, version: Version) -> Any:
-    return instance_of(SOURCE + version.field_name, session)
+    return object_of(SOURCE + version.field_name, session)
 
 
 def _node(value: Any, version: Version) -> Any:
@@ -119,7 +170,9 @@ def _node(value: Any, version: Version) -> Any:
     if isinstance(value, dict) and "c" in value:
         fields = {name: _node(field, version) for name, field in value["f"].items()}
         cls = version.class_of(value["c"])
-        return Operator(cls, fields, handle=value["h"]) if "h" in value else Expr(cls, fields, value.get("t"))
+        if "h" in value:
+            return Operator(cls, fields, handle=value["h"], output=_node(value.get("o"), version))
+        return Expr(cls, fields, value.get("t"))
     return value
 
 

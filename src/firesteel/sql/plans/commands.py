@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firesteel.spark.session.versions import dataframe_of_plan
-from firesteel.sql.plans.java import instance_of
+from firesteel.sql.plans.java import object_of
 from firesteel.sql.plans.versions import checked_version
 
 _SOURCE = r"""
@@ -70,7 +70,7 @@ class Command:
 
 def read_command(session: Any, text: str) -> Command | None:
     """None: the text is not a command with a query, or not one that is known. Raises Unsupported for a Spark that is not read."""
-    java = instance_of(_SOURCE + checked_version(session).field_name, session)
+    java = object_of(_SOURCE + checked_version(session).field_name, session)
     plan = java.parsed(session._jsparkSession.sessionState(), text)
     if plan is None:
         return None

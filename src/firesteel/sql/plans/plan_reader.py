@@ -1,30 +1,133 @@
-"""Java that writes a plan as JSON in one call (with ``fieldName`` of its version); Spark compiles it with the compiler it brings (Janino).
+"""Java that writes all that planning needs to know of a DataFrame as JSON, in one call (with ``fieldName`` of its version).
 
 Asking for a plan field by field takes a call over the socket each, thousands for a query. ``TreeNode.toJSON`` is one call, too,
 but leaves out eval modes, projections, files and inner types; so every field of every node is written here, by its Scala name.
 """
 
 SOURCE = r"""
-public final java.util.ArrayList plans = new java.util.ArrayList();
+private final java.util.ArrayList plans = new java.util.ArrayList();
+private final java.util.IdentityHashMap shown = new java.util.IdentityHashMap();  // operators whose output is written, too
+private final java.util.LinkedHashMap scans = new java.util.LinkedHashMap();  // the Filters right above each relation of files, by number
+private final java.util.HashMap types = new java.util.HashMap();
 private final StringBuilder out = new StringBuilder();
+private java.util.ArrayList above = new java.util.ArrayList();  // the Filters right above the operator that is written next
 
-public String read(Object plan) {
-    out.setLength(0);
-    value(plan);
-    return out.toString();
+/** Of a Dataset. ``settings``: the names of those to tell, one a line. ``server``: of py4j. */
+public String read(Object dataset, String settings, py4j.GatewayServer server) throws Exception {
+    Object client = server.getCallbackClient();
+    if (client instanceof py4j.Py4JPythonClientPerThread)  // else what is behind the first 8 KiB waits 40 ms for an acknowledgement
+        ((py4j.Py4JPythonClientPerThread) client).getPerThreadConnection().getSocket().setTcpNoDelay(true);
+    return new SELF().all(execution(dataset), settings);
 }
 
-public String output(int number) {
-    return read(((org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plans.get(number)).output());
+public String output(Object dataset, int number) throws Exception {
+    SELF other = new SELF();
+    Object plan = other.numbered(execution(dataset), number);
+    other.out.setLength(0);
+    other.value(((org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plan).output());
+    return other.out.toString();
+}
+
+public Object plan(Object dataset, int number) throws Exception {
+    return new SELF().numbered(execution(dataset), number);
+}
+
+private org.apache.spark.sql.execution.QueryExecution execution(Object dataset) throws Exception {
+    java.lang.reflect.Method method = dataset.getClass().getMethod("queryExecution", new Class[0]);
+    return (org.apache.spark.sql.execution.QueryExecution) method.invoke(dataset, new Object[0]);
+}
+
+private Object numbered(org.apache.spark.sql.execution.QueryExecution execution, int number) {
+    value(execution.optimizedPlan());
+    return plans.get(number);
+}
+
+private String all(org.apache.spark.sql.execution.QueryExecution execution, String settings) {
+    org.apache.spark.sql.catalyst.plans.logical.LogicalPlan root = execution.optimizedPlan();
+    shown.put(root, root);
+    out.append("{\"plan\":");
+    value(root);
+    out.append(",\"deterministic\":").append(root.deterministic());
+    out.append(",\"schema\":").append(execution.analyzed().schema().json());
+    out.append(",\"firsts\":[");
+    firsts();
+    out.append("],\"sizes\":{");
+    sizes();
+    out.append("},\"settings\":{");
+    settings(execution.sparkSession().sessionState().conf(), settings.split("\n"));
+    out.append("},\"files\":{");
+    java.util.Iterator it = scans.keySet().iterator();
+    while (it.hasNext()) {
+        Integer number = (Integer) it.next();
+        out.append('"').append(number).append("\":");
+        int at = out.length();
+        try {
+            listed((org.apache.spark.sql.execution.datasources.LogicalRelation) plans.get(number.intValue()), (java.util.List) scans.get(number));
+        } catch (Exception error) {
+            out.setLength(at);
+            text(error.toString());
+        }
+        if (it.hasNext()) out.append(',');
+    }
+    return out.append("}}").toString();
+}
+
+// For each plan, the number of the first that gives the same rows, but for the ids of its columns.
+private void firsts() {
+    java.util.HashMap known = new java.util.HashMap();
+    for (int i = 0; i < plans.size(); i++) {
+        Object same = ((org.apache.spark.sql.catalyst.plans.QueryPlan) plans.get(i)).canonicalized();
+        Object first = known.get(same);
+        if (first == null) known.put(same, first = Integer.valueOf(i));
+        if (i > 0) out.append(',');
+        out.append(first);
+    }
+}
+
+// In bytes, of what has no operator below it, as Spark estimates it.
+private void sizes() {
+    boolean first = true;
+    for (int i = 0; i < plans.size(); i++) {
+        org.apache.spark.sql.catalyst.plans.logical.LogicalPlan plan = (org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plans.get(i);
+        if (!plan.children().isEmpty()) continue;
+        if (!first) out.append(',');
+        first = false;
+        out.append('"').append(i).append("\":");
+        try {
+            out.append(plan.stats().sizeInBytes());
+        } catch (Exception unknown) {
+            out.append(Long.MAX_VALUE);
+        }
+    }
+}
+
+private void settings(org.apache.spark.sql.internal.SQLConf conf, String[] names) {
+    boolean first = true;
+    for (int i = 0; i < names.length; i++) {
+        String found;
+        try {
+            found = conf.getConfString(names[i]);
+        } catch (Exception unknown) {
+            continue;
+        }
+        if (!first) out.append(',');
+        first = false;
+        text(names[i]);
+        out.append(':');
+        value(found);
+    }
 }
 
 /** The zone's name, and from 1900 to 2100 [second, offset from then on]. */
 public String zone(String id) {
+    return new SELF().clocks(id);
+}
+
+private String clocks(String id) {
     java.time.ZoneId zone = org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(id);
     java.time.zone.ZoneRules rules = zone.getRules();
     java.time.Instant at = java.time.Instant.parse("1900-01-01T00:00:00Z");
     java.time.Instant end = java.time.Instant.parse("2100-01-01T00:00:00Z");
-    out.setLength(0);
     out.append("{\"name\":");
     text(zone.getId());
     out.append(",\"fixed\":").append(rules.isFixedOffset());
@@ -36,22 +139,6 @@ public String zone(String id) {
         if (at.isBefore(end)) out.append(',');
     }
     return out.append("]}").toString();
-}
-
-public Object plan(int number) { return plans.get(number); }
-
-/** For each plan, the number of the first that gives the same rows, but for the ids of its columns. */
-public String firsts() {
-    StringBuilder firsts = new StringBuilder();
-    java.util.HashMap known = new java.util.HashMap();
-    for (int i = 0; i < plans.size(); i++) {
-        Object same = ((org.apache.spark.sql.catalyst.plans.QueryPlan) plans.get(i)).canonicalized();
-        Object first = known.get(same);
-        if (first == null) known.put(same, first = Integer.valueOf(i));
-        if (i > 0) firsts.append(' ');
-        firsts.append(first);
-    }
-    return firsts.toString();
 }
 
 private void text(String s) {
@@ -79,8 +166,7 @@ private void value(Object v) {
         text(((org.apache.spark.sql.types.Decimal) v).toJavaBigDecimal().toPlainString());
     else if (v instanceof byte[]) text(org.apache.spark.sql.catalyst.expressions.Hex.hex((byte[]) v).toString());
     else if (v instanceof Class) text(((Class) v).getName());
-    else if (v instanceof org.apache.spark.sql.types.DataType)
-        out.append(((org.apache.spark.sql.types.DataType) v).json());
+    else if (v instanceof org.apache.spark.sql.types.DataType) out.append(type((org.apache.spark.sql.types.DataType) v));
     else if (v instanceof org.apache.spark.sql.catalyst.expressions.ExprId)
         out.append(((org.apache.spark.sql.catalyst.expressions.ExprId) v).id());
     else if (v instanceof scala.Option) {
@@ -131,15 +217,17 @@ private String simple(Object v) {
 
 private void node(Object v) {
     scala.Product p = (scala.Product) v;
+    String kind = simple(v);
     out.append("{\"c\":");
-    text(simple(v));
+    text(kind);
+    java.util.ArrayList filters = above;
     if (v instanceof org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) {
-        out.append(",\"h\":").append(plans.size());
-        plans.add(v);
+        above = new java.util.ArrayList();
+        operator((org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) v, kind, filters);
     }
     if (v instanceof org.apache.spark.sql.catalyst.expressions.Expression) typed(v);
     out.append(",\"f\":{");
-    boolean rows = simple(v).equals("LocalRelation");
+    boolean rows = kind.equals("LocalRelation");
     for (int i = 0; i < p.productArity(); i++) {
         if (i > 0) out.append(',');
         String name = fieldName(v, i);
@@ -148,6 +236,11 @@ private void node(Object v) {
         if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
         else if (v instanceof org.apache.spark.sql.catalyst.expressions.Literal && name.equals("value"))
             constant(p.productElement(i), ((org.apache.spark.sql.catalyst.expressions.Literal) v).dataType());
+        else if (v instanceof org.apache.spark.sql.catalyst.plans.logical.Filter && name.equals("child")) {
+            above = filters;
+            above.add(v);
+            value(p.productElement(i));
+        }
         else value(p.productElement(i));
     }
     if (v instanceof org.apache.spark.sql.catalyst.expressions.NamedExpression) {  // in a second list of parameters
@@ -155,6 +248,33 @@ private void node(Object v) {
         value(((org.apache.spark.sql.catalyst.expressions.NamedExpression) v).exprId());
     }
     out.append("}}");
+}
+
+private void operator(org.apache.spark.sql.catalyst.plans.logical.LogicalPlan plan, String kind, java.util.List filters) {
+    Integer number = Integer.valueOf(plans.size());
+    plans.add(plan);
+    out.append(",\"h\":").append(number);
+    if (kind.equals("Union")) shown.put(plan, plan);
+    if (kind.equals("Union") || kind.equals("Generate") || kind.startsWith("FlatMap")) {
+        scala.collection.Iterator below = plan.children().iterator();
+        while (below.hasNext()) {
+            Object child = below.next();
+            shown.put(child, child);
+        }
+    }
+    if (shown.containsKey(plan)) {
+        out.append(",\"o\":");
+        value(plan.output());
+    }
+    if (plan instanceof org.apache.spark.sql.execution.datasources.LogicalRelation) {
+        org.apache.spark.sql.execution.datasources.LogicalRelation l =
+            (org.apache.spark.sql.execution.datasources.LogicalRelation) plan;
+        if (l.relation() instanceof org.apache.spark.sql.execution.datasources.HadoopFsRelation && !l.isStreaming()) {
+            Object index = ((org.apache.spark.sql.execution.datasources.HadoopFsRelation) l.relation()).location();
+            if (index instanceof org.apache.spark.sql.execution.datasources.InMemoryFileIndex
+                || index instanceof org.apache.spark.sql.execution.datasources.CatalogFileIndex) scans.put(number, filters);
+        }
+    }
 }
 
 // Arrays as lists, structs as lists of their fields, maps as two lists.
@@ -196,11 +316,17 @@ private void typed(Object v) {
     org.apache.spark.sql.catalyst.expressions.Expression e = (org.apache.spark.sql.catalyst.expressions.Expression) v;
     String type = "null";
     try {
-        type = e.dataType().json();
+        type = type(e.dataType());
     } catch (Exception unresolved) {
         type = "null";
     }
     out.append(",\"t\":").append(type);
+}
+
+private String type(org.apache.spark.sql.types.DataType kind) {
+    String known = (String) types.get(kind);
+    if (known == null) types.put(kind, known = kind.json());
+    return known;
 }
 
 private void function(Object v) {
@@ -245,8 +371,9 @@ private void files(Object v) {
     text(simple(r.fileFormat()));
     out.append(",\"index\":");
     text(simple(r.location()));
-    out.append(",\"partitions\":").append(r.partitionSchema().json());
-    out.append(",\"data\":").append(r.dataSchema().json());
+    out.append(",\"partitions\":").append(type(r.partitionSchema()));
+    out.append(",\"data\":");
+    columns(r.dataSchema().fields());
     out.append(",\"options\":[");
     scala.collection.Iterator it = r.options().iterator();
     boolean first = true;
@@ -263,32 +390,38 @@ private void files(Object v) {
     out.append("]}}");
 }
 
-public String files(int number, String filters) {  // of a relation, without directories that these Filter operators rule out
-    org.apache.spark.sql.execution.datasources.LogicalRelation l =
-        (org.apache.spark.sql.execution.datasources.LogicalRelation) plans.get(number);
+// Of each its name, and whether files that lack it have a value all the same.
+private void columns(org.apache.spark.sql.types.StructField[] fields) {
+    out.append('[');
+    for (int i = 0; i < fields.length; i++) {
+        if (i > 0) out.append(',');
+        out.append('[');
+        text(fields[i].name());
+        out.append(',').append(fields[i].metadata().contains("EXISTS_DEFAULT")).append(']');
+    }
+    out.append(']');
+}
+
+// The files of a relation, without directories that these Filter operators rule out.
+private void listed(org.apache.spark.sql.execution.datasources.LogicalRelation l, java.util.List filters) {
     org.apache.spark.sql.execution.datasources.HadoopFsRelation r =
         (org.apache.spark.sql.execution.datasources.HadoopFsRelation) l.relation();
     org.apache.spark.sql.types.StructType columns = r.partitionSchema();
     scala.collection.immutable.List kept = scala.collection.immutable.Nil$.MODULE$;
-    if (filters.length() > 0) {
-        String[] numbers = filters.split(",");
-        for (int i = 0; i < numbers.length; i++) {
-            org.apache.spark.sql.catalyst.plans.logical.Filter f =
-                (org.apache.spark.sql.catalyst.plans.logical.Filter) plans.get(Integer.parseInt(numbers[i]));
-            kept = conditions(f.condition(), l, columns, kept);
-        }
-    }
+    for (int i = 0; i < filters.size(); i++)
+        kept = conditions(((org.apache.spark.sql.catalyst.plans.logical.Filter) filters.get(i)).condition(), l, columns, kept);
     scala.collection.immutable.Seq normal = (scala.collection.immutable.Seq)
         org.apache.spark.sql.execution.datasources.DataSourceStrategy$.MODULE$.normalizeExprs(kept, l.output());
     scala.collection.Iterator folders =
         r.location().listFiles(normal, scala.collection.immutable.Nil$.MODULE$).iterator();
-    out.setLength(0);
     out.append('[');
+    boolean first = true;
     while (folders.hasNext()) {
-        if (out.length() > 1) out.append(',');
+        if (!first) out.append(',');
+        first = false;
         folder((org.apache.spark.sql.execution.datasources.PartitionDirectory) folders.next(), columns);
     }
-    return out.append(']').toString();
+    out.append(']');
 }
 
 private scala.collection.immutable.List conditions(

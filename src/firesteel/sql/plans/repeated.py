@@ -15,7 +15,7 @@ _WHOLE = ("Aggregate", "Project")
 
 
 def repeated(root: Operator, firsts: Sequence[int]) -> dict[int, int]:
-    """By handle of the operators on top of such subtrees, the handle of the first of each. ``firsts``: as ``Catalyst.firsts``."""
+    """By handle of the operators on top of such subtrees, the handle of the first of each. ``firsts``: of :class:`Catalyst`."""
     met: set[int] = set()
     found: dict[int, int] = {}
     stack: list[Expr] = [root]

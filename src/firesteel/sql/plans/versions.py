@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from firesteel.plan.expr import Unsupported
 from firesteel.sql.plans.java import FIELD_NAME, FIELD_NAME_OF_COPY
@@ -47,9 +48,16 @@ VERSIONS = {
 """The rules were held to these by their tests; in another one a field may mean something else."""
 
 
+_known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+"""By JVM gateway, the version of the Spark in it."""
+
+
 def checked_version(session: Any) -> Version:
     """Raises Unsupported for a Spark whose plans are not read."""
-    name = ".".join(session.version.split(".")[:2])
+    gateway = session.sparkContext._gateway
+    if gateway not in _known:
+        _known[gateway] = ".".join(session.version.split(".")[:2])
+    name = _known[gateway]
     if name not in VERSIONS:
         raise Unsupported(f"plans of Spark {name} are not read yet, only those of {', '.join(VERSIONS)}")
     return VERSIONS[name]

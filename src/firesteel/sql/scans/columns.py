@@ -35,8 +35,8 @@ class Columns:
 def columns_of(files: Expr, chosen: list[Expr], exact: bool) -> Columns:
     """Raises Unsupported for a type that is not taken over, and for columns of Spark's own, such as ``_metadata``."""
     parts = {_key(one["name"], exact): one for one in files["partitions"]["fields"]}
-    data = {_key(one["name"], exact): one for one in files["data"]["fields"]}
-    if len(data) < len(files["data"]["fields"]) or len({one.id for one in chosen}) < len(chosen):
+    data = {_key(name, exact): (name, default) for name, default in files["data"]}
+    if len(data) < len(files["data"]) or len({one.id for one in chosen}) < len(chosen):
         raise Unsupported("columns that differ by case alone, or one twice")
     wanted: list[tuple[str, Any, str]] = []
     own: list[DataColumn] = []
@@ -47,8 +47,8 @@ def columns_of(files: Expr, chosen: list[Expr], exact: bool) -> Columns:
             name = parts[key]["name"]
             kinds[key] = checked(kind)
         elif key in data:
-            name = data[key]["name"]
-            own.append(DataColumn(name, kind, "EXISTS_DEFAULT" in data[key]["metadata"], exact))
+            name, default = data[key]
+            own.append(DataColumn(name, kind, default, exact))
         else:
             raise Unsupported(f"the column {one['name']} is Spark's own")
         wanted.append((one.id, kind, name))

@@ -41,11 +41,11 @@ def relation(reader: Reader, node: Operator) -> Relation:
     if files["index"] not in _INDEXES:
         raise Unsupported("this way of reading files is Spark's own")
     options = {name.lower(): value for name, value in files["options"] if name.lower() not in _LISTING}
-    columns = columns_of(files, reader.wanted(node), reader.setting("spark.sql.caseSensitive") == "true")
+    columns = columns_of(files, reader.wanted(node), reader.catalyst.setting("spark.sql.caseSensitive") == "true")
     chosen = reader.chosen.get(node.handle, Chosen(node.handle))
     _check_settings(reader, _SETTINGS)
     make = _maker(reader, files, options, columns, chosen)
-    found = listed(reader.catalyst.files_of(node, chosen.filters), columns.partitions)
+    found = listed(reader.catalyst.files_of(node), columns.partitions)
     kinds = {column: kind for column, kind, _ in columns.wanted}
     if not found.found.files:
         reader.taken += 1
@@ -73,21 +73,21 @@ def _maker(reader: Reader, files: Expr, options: Mapping[str, str], columns: Col
         return lambda found, name: orc.source(found, name, columns.data)
     if kind in lines.FORMATS:
         _check_settings(reader, lines.SETTINGS)
-        names = [field["name"] for field in files["data"]["fields"]]
-        return lines.maker(kind, options, columns, names, reader.setting)
+        names = [name for name, _ in files["data"]]
+        return lines.maker(kind, options, columns, names, reader.catalyst.setting)
     raise Unsupported(f"files of the format {kind} are read by Spark")
 
 
 def _check_settings(reader: Reader, expected: Mapping[str, tuple[str, ...]]) -> None:
     for name, values in expected.items():
-        if reader.setting(name).upper() not in map(str.upper, values):
+        if reader.catalyst.setting(name).upper() not in map(str.upper, values):
             raise Unsupported(f"{name} is Spark's own")
 
 
 def _parquet(reader: Reader, found: Listed, name: str, columns: Columns, chosen: Chosen) -> ParquetSource:
     """Footers are read once, however often the query names the table."""
 
-    reading = parquet.Reading.by(reader.catalyst.version, reader.setting)
+    reading = parquet.Reading.by(reader.catalyst.version, reader.catalyst.setting)
 
     def agreed(footers: list[Footer]) -> pa.Schema:
         return parquet.agreed(footers, columns.data, reading)
