@@ -31,9 +31,9 @@ def any_raises(nodes: Iterable[Expr]) -> bool:
 
 
 def sure(conditions: Iterable[Expr]) -> list[Expr]:
-    """Return those of conditions, all of which are to hold, by which a row may be dropped before the others are computed.
+    """Return the conditions by which a row may be dropped before the others are computed. All ``conditions`` are to hold.
 
-    Spark computes a condition where none before it is false. So it does where one is null, but for filters in code that it has generated.
+    Spark computes a condition unless one before it is false. Only a filter in generated code stops at null, too.
     """
     conditions = list(conditions)
     if not any_raises(conditions):

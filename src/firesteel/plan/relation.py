@@ -19,7 +19,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Rows. ``columns``: theirs, in order; ``children``: the relations that they are made of."""
+    """Rows. ``columns``: theirs, in order."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -27,10 +27,6 @@ class Relation:
 
     def _columns(self) -> Columns:
         raise NotImplementedError
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return ()
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -73,7 +69,7 @@ class Leaf(Relation):
 
 @dataclass(frozen=True, eq=False)
 class Scan(Leaf):
-    """Rows of a source. ``names``: by column, what the source calls it. Of a nested column the source may have more fields."""
+    """Rows of a source. ``names``: the source's name of each column. A nested column may have more fields in the source."""
 
     source: Any
     names: Mapping[str, str]
@@ -105,16 +101,12 @@ class BySpark(Leaf):
 
 @dataclass(frozen=True, eq=False)
 class OfOne(Relation):
-    """Made of the rows of ``child``; has its columns where nothing else is said."""
+    """Made of the rows of ``child``. It has the columns of ``child`` unless its class overrides them."""
 
     child: Relation
 
     def _columns(self) -> Columns:
         return self.child.columns
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return (self.child,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +130,7 @@ class Project(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class Filter(OfOne):
-    """The rows for which all conditions are true. Each condition is computed for the rows alone for which those before it are true."""
+    """The rows for which all conditions are true. A condition is computed only for rows for which none before it is false."""
 
     conditions: tuple[Expr, ...]
 
@@ -184,7 +176,7 @@ class Generate(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(OfOne):
-    """A row for each group, or one row where there are no ``groups``. ``items``: of the expressions in ``groups`` and of aggregates."""
+    """A row for each group; one row if ``groups`` is empty. ``items`` are made of the expressions in ``groups`` and of aggregates."""
 
     groups: tuple[Expr, ...]
     items: Mapping[str, Expr]
@@ -225,7 +217,7 @@ class Sort(OfOne):
 
 @dataclass(frozen=True, eq=False)
 class Limit(OfOne):
-    """``most`` rows (None: all) behind the first ``skipped`` ones; of the order of these ``SortOrder``, where there are any."""
+    """``most`` rows (None: all) after the first ``skipped`` ones, in the order of these ``SortOrder`` if there are any."""
 
     most: int | None
     skipped: int
@@ -247,10 +239,6 @@ class Union(Relation):
 
     def _columns(self) -> Columns:
         return self.branches[0].columns
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return self.branches
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,17 +266,16 @@ class Join(Relation):
         return {**self.left.columns, **self.right.columns}
 
     @property
-    def children(self) -> tuple[Relation, ...]:
-        return self.left, self.right
-
-    @property
     def expressions(self) -> tuple[Expr, ...]:
         return (*self.equal, *self.rest)
 
 
 @dataclass(frozen=True, eq=False)
 class Python(Relation):
-    """The rows that a Python function makes of those of its inputs. ``step``: makes its step of those of the inputs."""
+    """The rows that a Python function makes of its inputs.
+
+    ``step``: takes the query's steps and the rows of each input, and returns the rows of the function's step.
+    """
 
     inputs: tuple[Relation, ...]
     kinds: Columns
@@ -296,7 +283,3 @@ class Python(Relation):
 
     def _columns(self) -> Columns:
         return self.kinds
-
-    @property
-    def children(self) -> tuple[Relation, ...]:
-        return self.inputs

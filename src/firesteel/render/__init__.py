@@ -1,1 +1,1 @@
-"""Plans as text for the engine: the allow-list. What is not in it is left to Spark."""
+"""Plans as text for the engine: the allow-list. Spark computes everything else."""

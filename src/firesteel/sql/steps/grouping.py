@@ -33,7 +33,7 @@ def _aggregated(steps: Steps, relation: Aggregate, rows: Rows, parted: bool) -> 
         f"CAST({behind.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
     ]
     groups_raise = any_raises(relation.groups)
-    raises = groups_raise or any_raises(relation.items.values())
+    raises = any_raises(relation.expressions)
     by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
     keys = tuple(kinds)
     kept = keys if set(keys) <= set(columns) else None

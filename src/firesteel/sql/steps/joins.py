@@ -82,7 +82,7 @@ def _by_engine(steps: Steps, relation: Join) -> Rows:
     of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
     of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
     inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
-    raises = any_raises((*relation.equal, *relation.rest))
+    raises = any_raises(relation.expressions)
     return by_keys(inputs, keys, query, out, f"sql({how} join)", None, (of_left, of_right), raises)
 
 

@@ -65,11 +65,9 @@ def project(steps: Steps, relation: Project) -> Rows:
         if same:
             passed[name] = text
         texts.append(text if text == name else f"{text if same else _cast(text, columns[name])} AS {name}")
-    raises = any_raises(relation.items.values())
-    if not any(
-        map(attributes, relation.items.values())
-    ):  # the engine would compute nothing of the rows but their number
+    if not any(map(attributes, relation.expressions)):  # the engine would compute only the number of rows
         rows = rows.settled()
+    raises = any_raises(relation.expressions)
     return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides), passed, raises=raises)
 
 
@@ -93,7 +91,7 @@ def where(steps: Steps, rows: Rows, conditions: tuple[Expr, ...]) -> Rows:
 
 def expand(steps: Steps, relation: Expand) -> Rows:
     items, tail = expand_text(relation)
-    raises = any(map(any_raises, relation.ways))
+    raises = any_raises(relation.expressions)
     return steps.rows(relation.child).selecting(items, relation.columns, "expand", tail, raises=raises)
 
 

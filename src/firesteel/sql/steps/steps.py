@@ -41,6 +41,8 @@ class Steps:
     env: Any
     names: Names = field(default_factory=Names)
     _made: dict[Relation, Rows] = field(default_factory=dict)
+    _scalars: dict[Relation, str] = field(default_factory=dict)
+    """By the plan of a scalar subquery, the name of its side input."""
 
     def rows(self, relation: Relation) -> Rows:
         """Raises Unsupported."""
@@ -53,7 +55,7 @@ class Steps:
 
         def subquery(node: Expr, ordinal: int) -> str:
             rows, packed = self.rows(node["plan"]), node["packed"]
-            name = f"scalar_{list(self._made).index(node['plan'])}"
+            name = self._scalars.setdefault(node["plan"], f"scalar_{len(self._scalars)}")
             if name not in (known for known, _ in sides):
                 sides.append((name, rows.pipeline))
             text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"
