@@ -19,7 +19,7 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Rows. ``columns``: theirs, in order."""
+    """Rows. ``columns``: theirs, in order; ``children``: the relations that they are made of."""
 
     @cached_property
     def columns(self) -> Columns:
@@ -27,6 +27,10 @@ class Relation:
 
     def _columns(self) -> Columns:
         raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return ()
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -107,6 +111,10 @@ class OfOne(Relation):
 
     def _columns(self) -> Columns:
         return self.child.columns
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return (self.child,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +248,10 @@ class Union(Relation):
     def _columns(self) -> Columns:
         return self.branches[0].columns
 
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.branches
+
 
 @dataclass(frozen=True, eq=False)
 class Join(Relation):
@@ -266,6 +278,10 @@ class Join(Relation):
         return {**self.left.columns, **self.right.columns}
 
     @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.left, self.right
+
+    @property
     def expressions(self) -> tuple[Expr, ...]:
         return (*self.equal, *self.rest)
 
@@ -283,3 +299,7 @@ class Python(Relation):
 
     def _columns(self) -> Columns:
         return self.kinds
+
+    @property
+    def children(self) -> tuple[Relation, ...]:
+        return self.inputs
