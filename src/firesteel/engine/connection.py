@@ -162,11 +162,7 @@ def run(
         import duckdb
 
         try:
-            for name, (kind, batches) in inputs.items():
-                taken = carried(kind)
-                engine.register(name, pa.RecordBatchReader.from_batches(taken, _watched(batches, taken, failed)))
-            for name, table in tables.items():
-                engine.register(name, _known(conformed(table, carried(table.schema))))
+            register(engine, inputs, tables, failed)
             reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)  # what execute gives holds all rows at once
             try:
                 for batch in reader:
@@ -178,6 +174,23 @@ def run(
             if failed:
                 raise failed[0] from None
             raise stop_of(error) from error
+
+
+def register(
+    engine: Any,
+    inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
+    tables: Mapping[str, pa.Table],
+    failed: list[BaseException],
+) -> None:
+    """Gives a cursor its inputs. ``failed``: gets what one of them raises, of which the engine would only tell the text.
+
+    Raises EngineStop for a value that the engine would change.
+    """
+    for name, (kind, batches) in inputs.items():
+        taken = carried(kind)
+        engine.register(name, pa.RecordBatchReader.from_batches(taken, _watched(batches, taken, failed)))
+    for name, table in tables.items():
+        engine.register(name, _known(conformed(table, carried(table.schema))))
 
 
 _KINDS = {
@@ -207,7 +220,7 @@ def stop_of(error: Exception) -> EngineStop:
 def _watched(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, failed: list[BaseException]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches under ``schema``. Keeps what the input raised, of which the engine would only tell the text."""
+    """The batches under ``schema``. Keeps what the input raised."""
     try:
         for batch in batches:
             yield _known(conformed(batch, schema))

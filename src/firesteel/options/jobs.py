@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from firesteel.options.registry import register as _register
+from firesteel.options.registry import remove as _remove
 from firesteel.options.values import (
     GIB,
     KIB,
@@ -356,21 +357,16 @@ SQL_DATAFRAMES = _register(
         "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB, as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
     )
 )
-SQL_MIN_INPUT_BYTES = _register(
-    Option(
-        "firesteel.sql.min-input-bytes",
-        parse_size,
-        16 * MIB,
-        "Least bytes that a query must read, by Spark's estimate, for accelerate to take it over; smaller ones Spark computes as fast.",
-        check=at_least(0),
-    )
+_remove(
+    "firesteel.sql.min-input-bytes",
+    "Small queries run in the driver's process; firesteel.run.in-process says which.",
 )
 IN_PROCESS = _register(
     Option(
         "firesteel.run.in-process",
-        one_of("queries", "never"),
+        one_of("queries", "all", "never"),
         "queries",
-        "What runs as one statement in the driver's process, with all its cores, in the place of stages on Spark. queries: the queries of accelerated sessions that are small; never: nothing.",
+        "The queries of accelerated sessions that run as one statement in the driver's process, with all its cores, in the place of stages on Spark. queries: small ones; all: of any size; never: none.",
     )
 )
 IN_PROCESS_MAX_BYTES = _register(

@@ -19,6 +19,8 @@ _REGISTRY: dict[str, Option[Any]] = {}
 _NAMES: dict[str, Option[Any]] = {}
 _FAMILIES: list[Option[Any]] = []
 """Options of which there is one for each ``<name>`` that a user puts into the key."""
+REMOVED: dict[str, str] = {}
+"""By the key of an option that there was once, what to do now. Setting it warns, once in a process."""
 _PART = re.compile(r"<\w+>")
 
 
@@ -34,6 +36,12 @@ def register(option: Option[T]) -> Option[T]:
         _NAMES[key] = option
     _REGISTRY[option.key] = option
     return option
+
+
+def remove(key: str, instead: str) -> None:
+    """``instead``: what to do now, a sentence."""
+    REMOVED[key] = instead
+    _NAMES[key] = Option(key, str, "", instead)
 
 
 class Layer(IntEnum):
@@ -93,8 +101,8 @@ class Options(Mapping[str, Any]):
         given: dict[str, str] = {}
         for key, value in _pairs(values):
             option = lookup(key)
-            _warn_if_deprecated(option, key)
-            if value is None:
+            _warn_if_old(option, key)
+            if value is None or option.key in REMOVED:
                 continue
             own = origin if origins is None else origins.get(key, origin)
             parsed = _parse(option, key, value, own)
@@ -235,10 +243,16 @@ def _members_like(key: str) -> list[str]:
 _warned: set[str] = set()
 
 
-def _warn_if_deprecated(option: Option[Any], key: str) -> None:
-    if key in option.deprecated_keys and key not in _warned:
-        _warned.add(key)
-        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
+def _warn_if_old(option: Option[Any], key: str) -> None:
+    if key in _warned or not (key in option.deprecated_keys or option.key in REMOVED):
+        return
+    _warned.add(key)
+    said = (
+        f"is deprecated; write '{option.key}'."
+        if option.key not in REMOVED
+        else f"has no effect any more. {option.doc}"
+    )
+    warnings.warn(f"Option '{key}' {said}", FutureWarning, stacklevel=3)
 
 
 def _parse(option: Option[T], key: str, value: Any, origin: Origin) -> T:
@@ -271,6 +285,8 @@ def names_of_options() -> dict[str, Option[Any]]:
     """Every key, alias, deprecated key and unambiguous short name (the last part of a key) of an option; no families."""
     short: dict[str, set[str]] = {}
     for name, option in _NAMES.items():
+        if option.key in REMOVED:
+            continue
         short.setdefault(name.rsplit(".", 1)[-1], set()).add(option.key)
     found = {name: _REGISTRY[next(iter(keys))] for name, keys in short.items() if len(keys) == 1}
     return found | _NAMES

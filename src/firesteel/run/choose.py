@@ -7,31 +7,44 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from firesteel.humanize import format_bytes
-from firesteel.options import IN_PROCESS, IN_PROCESS_MAX_BYTES, Options
+from firesteel.options import IN_PROCESS, IN_PROCESS_MAX_BYTES, MIB, Options
 
-_LEAST_MEMORY = 256 << 20
+_LEAST_MEMORY = 256 * MIB
+LEAST_FOR_STAGES = 16 * MIB
+"""Bytes, by Spark's estimate: a query that reads less is answered by Spark sooner than by a job of stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """``inputs``: all that it was made of."""
 
-    runner: Literal["in process", "stages"]
+    runner: Literal["in process", "stages", "Spark"]
     rule: str
     reason: str
     inputs: Mapping[str, Any]
 
 
-def choose(options: Options, nbytes: int, memory: int) -> Choice:
-    """``nbytes``: plain bytes that the query reads; ``memory``: bytes that the engine of this process may hold."""
+def choose(options: Options, nbytes: int | None, why: str, estimate: int, memory: int) -> Choice:  # noqa: PLR0911
+    """``nbytes``: plain bytes that the query reads as one statement; None: it is none, for the reason ``why``.
+
+    ``estimate``: bytes that it reads, by Spark; ``memory``: bytes that the engine of this process may hold.
+    """
     most: int = options[IN_PROCESS_MAX_BYTES]
-    inputs = {"bytes": nbytes, "max_bytes": most, "memory": memory}
+    inputs = {"bytes": nbytes, "max_bytes": most, "memory": memory, "estimate": estimate}
     if options[IN_PROCESS] == "never":
         return Choice("stages", "option", f"{IN_PROCESS.key} is never", inputs)
-    if nbytes > most:
-        reason = f"it reads {format_bytes(nbytes)}, more than {format_bytes(most)} ({IN_PROCESS_MAX_BYTES.key})"
-        return Choice("stages", "bytes", reason, inputs)
+    if nbytes is None:
+        if estimate >= LEAST_FOR_STAGES:
+            return Choice("stages", "statement", why, inputs)
+        reason = f"{why}, and it reads {format_bytes(estimate)}: a job would take longer than Spark"
+        return Choice("Spark", "statement", reason, inputs)
+    reads = f"it reads {format_bytes(nbytes)}"
+    if nbytes > most and options[IN_PROCESS] != "all":
+        return Choice(
+            "stages", "bytes", f"{reads}, more than {format_bytes(most)} ({IN_PROCESS_MAX_BYTES.key})", inputs
+        )
     if memory < _LEAST_MEMORY:
         return Choice("stages", "memory", f"this process has only {format_bytes(memory)} for the engine", inputs)
-    reason = f"it reads {format_bytes(nbytes)}, at most {format_bytes(most)}"
-    return Choice("in process", "bytes", reason, inputs)
+    if options[IN_PROCESS] == "all":
+        return Choice("in process", "option", f"{IN_PROCESS.key} is all", inputs)
+    return Choice("in process", "bytes", f"{reads}, at most {format_bytes(most)}", inputs)

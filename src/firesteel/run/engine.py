@@ -8,16 +8,18 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
-from firesteel.engine.connection import connect, stop_of
-from firesteel.engine.convert import conformed, has_endless
+from firesteel.engine.connection import connect, register, stop_of
+from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
 from firesteel.errors import EngineStop, Stop
+from firesteel.run.reading import read
+from firesteel.run.statement import Statement
 
 BATCH_ROWS = 1 << 16
 
@@ -85,12 +87,10 @@ class Running:
     ``peak``: most bytes that its largest query held, once it has ended.
     """
 
-    def __init__(
-        self, cursor: Any, text: str, first: Mapping[str, str], tables: Mapping[str, pa.Table], most: int
-    ) -> None:
+    def __init__(self, cursor: Any, statement: Statement, threads: int, most: int) -> None:
         self.peak = 0
         self.nbytes = 0
-        self._cursor, self._text, self._first, self._tables, self._most = cursor, text, first, tables, most
+        self._cursor, self._statement, self._threads, self._most = cursor, statement, threads, most
         self._batches: list[pa.RecordBatch] = []
         self._error: BaseException | None = None
         self._done = threading.Event()
@@ -117,29 +117,32 @@ class Running:
             self._cursor.interrupt()
 
     def _run(self) -> None:
+        import duckdb
+
+        failed: list[BaseException] = []
         try:
-            self._compute()
+            self._compute(failed)
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+            self._error = failed[0] if failed else stop_of(error)
         except BaseException as error:
-            self._error = (
-                stop_of(error)
-                if isinstance(error, Exception) and not isinstance(error, EngineStop | TooManyBytes)
-                else error
-            )
+            self._error = error
         finally:
             self._done.set()
 
-    def _compute(self) -> None:
+    def _compute(self, failed: list[BaseException]) -> None:
+        given = self._statement
         self._cursor.execute("PRAGMA enable_profiling = 'no_output'")
-        for name, table in self._tables.items():
-            if has_endless(table):
-                raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")
-            self._cursor.register(name, table)
-        for name, text in self._first.items():
+        inputs = {
+            name: (source.schema, read(source, splits, self._threads))
+            for name, (source, splits) in given.sources.items()
+        }
+        register(self._cursor, inputs, given.tables, failed)
+        for name, text in given.first.items():
             self._check()
             self._cursor.execute(f"CREATE TEMP TABLE {name} AS {text}")
             self._look()
         self._check()
-        reader = self._cursor.sql(self._text).to_arrow_reader(BATCH_ROWS)
+        reader = self._cursor.sql(given.text).to_arrow_reader(BATCH_ROWS)
         try:
             for batch in reader:
                 self._check()

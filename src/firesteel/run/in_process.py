@@ -79,7 +79,7 @@ def run(  # noqa: PLR0917
         tale = _Tale(told, name, job_id, statement, choice, options)
         try:
             cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
-            running = Running(cursor, statement.text, statement.first, statement.tables, options[MAX_COLLECT_BYTES])
+            running = Running(cursor, statement, threads, options[MAX_COLLECT_BYTES])
             if ui.url is not None:
                 ui.began(watcher, Begun(job_id, name, journal.path, running.interrupt, lambda: None))
             with _lock:

@@ -7,21 +7,31 @@ import pytest
 from firesteel.options import Options
 from firesteel.run.choose import choose
 
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("options", "nbytes", "memory", "runner", "rule"),
+    ("mode", "options", "nbytes", "memory", "runner", "rule"),
     [
-        ({}, 5, GIB, "in process", "bytes"),
-        ({}, GIB, GIB, "in process", "bytes"),
-        ({}, GIB + 1, GIB, "stages", "bytes"),
-        ({"firesteel.run.in-process.max-bytes": 4}, 5, GIB, "stages", "bytes"),
-        ({}, 5, (256 << 20) - 1, "stages", "memory"),
-        ({"firesteel.run.in-process": "never"}, 5, GIB, "stages", "option"),
+        ("queries", {}, 5, GIB, "in process", "bytes"),
+        ("queries", {}, GIB, GIB, "in process", "bytes"),
+        ("queries", {}, GIB + 1, GIB, "stages", "bytes"),
+        ("queries", {"firesteel.run.in-process.max-bytes": 4}, 5, GIB, "stages", "bytes"),
+        ("queries", {}, 5, 256 * MIB - 1, "stages", "memory"),
+        ("all", {}, GIB + 1, GIB, "in process", "option"),
+        ("all", {}, GIB + 1, 256 * MIB - 1, "stages", "memory"),
+        ("never", {}, 5, GIB, "stages", "option"),
+        ("never", {}, None, GIB, "stages", "option"),
     ],
 )
-def test_the_first_rule_that_answers_decides(options, nbytes, memory, runner, rule):
-    choice = choose(Options(options), nbytes, memory)
+def test_the_first_rule_that_answers_decides(mode, options, nbytes, memory, runner, rule):
+    choice = choose(Options({"firesteel.run.in-process": mode, **options}), nbytes, "it calls f", 5, memory)
     assert (choice.runner, choice.rule) == (runner, rule)
     assert choice.inputs["bytes"] == nbytes
+
+
+@pytest.mark.parametrize(("estimate", "runner"), [(16 * MIB - 1, "Spark"), (16 * MIB, "stages")])
+def test_spark_answers_what_needs_stages_and_reads_little(estimate, runner):
+    choice = choose(Options(), None, "it calls f", estimate, GIB)
+    assert choice.runner == runner
+    assert choice.reason.startswith("it calls f")

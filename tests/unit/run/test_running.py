@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel.errors import EngineStop, Stop
+from firesteel.connectors.base import Split
+from firesteel.errors import EngineStop, Stop, UsageError
 from firesteel.run.engine import DriverEngine, Running, TooManyBytes
+from firesteel.run.statement import Statement
 
 MEMORY = 128 << 20
 NUMBERS = pa.schema([("n", pa.int64())])
@@ -24,7 +26,11 @@ def engine():
 
 def ran(engine, text, schema=NUMBERS, *, first=None, tables=None, files=(), most=1 << 40, memory=MEMORY):
     with engine.cursor(memory, 2, files) as cursor:
-        return Running(cursor, text, first or {}, tables or {}, most).wait(schema)
+        return Running(cursor, statement(text, first, tables), 2, most).wait(schema)
+
+
+def statement(text, first=None, tables=None, sources=None):
+    return Statement(text, first or {}, tables or {}, sources or {}, frozenset(), 0)
 
 
 def test_first_queries_are_tables_of_the_statement_alone(engine):
@@ -44,7 +50,9 @@ def test_an_error_of_a_first_query_is_not_lost_where_its_rows_are_not_needed(eng
 def test_an_interrupt_ends_a_statement_and_no_other_one(engine):
     ends = []
     with engine.cursor(MEMORY, 2, ()) as one, engine.cursor(MEMORY, 2, ()) as other:
-        endless, short = Running(one, FOREVER, {}, {}, 1 << 40), Running(other, "SELECT 5", {}, {}, 1 << 40)
+        endless, short = (
+            Running(at, statement(text), 2, 1 << 40) for at, text in ((one, FOREVER), (other, "SELECT 5"))
+        )
 
         def wait():
             try:
@@ -91,3 +99,36 @@ def test_a_time_at_the_end_of_its_type_is_sparks(engine):
     last = pa.table({"d": pa.array([2**31 - 1], pa.int32()).cast(pa.date32())})
     with pytest.raises(EngineStop, match="end of its type"):
         ran(engine, "SELECT 1 FROM v", tables={"v": last})
+
+
+class Numbers:
+    """A split for each number of ``splits``; a text is the message of an error that its split raises."""
+
+    name, schema = "numbers", NUMBERS
+    supports_concurrent_execution_attempts = True
+
+    def __init__(self, *splits):
+        self._splits = splits
+
+    def list_splits(self, data_volume):
+        return [Split(one, 8, str(one)) for one in self._splits]
+
+    def read(self, split, ctx):
+        if isinstance(split, str):
+            raise UsageError(split)
+        yield pa.record_batch({"n": [split]}, schema=NUMBERS)
+
+
+def of_source(engine, source, text):
+    sources = {"v": (source, source.list_splits(1))}
+    with engine.cursor(MEMORY, 2, ()) as cursor:
+        return Running(cursor, statement(text, sources=sources), 2, 1 << 40).wait(NUMBERS)
+
+
+def test_rows_of_a_source_come_in_the_order_of_its_splits(engine):
+    assert of_source(engine, Numbers(*range(50)), "SELECT n FROM v").column(0).to_pylist() == list(range(50))
+
+
+def test_an_error_of_a_source_is_told_as_it_is(engine):
+    with pytest.raises(UsageError, match="the file is broken"):
+        of_source(engine, Numbers(1, "the file is broken", 2), "SELECT n FROM v")

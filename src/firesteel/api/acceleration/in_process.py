@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import too_much
-from firesteel.errors import EngineStop, Stop
+from firesteel.errors import EngineStop, Stop, UsageError
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.plan.expr import Unsupported
 from firesteel.run import in_process as runner
@@ -16,50 +19,57 @@ from firesteel.run.choose import Choice, choose
 from firesteel.run.engine import TooManyBytes
 from firesteel.run.in_process import Answered, Caller
 from firesteel.run.statement import Statement, statement_of
+from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.takeover import TakenOver
 
 _INSTEAD = (Stop.MEMORY, Stop.INTERNAL)
 """Where the engine of this process stops by itself, stages may still answer."""
 
 
-def in_process(environment: ExecutionEnvironment, taken: TakenOver, action: str) -> Answered | None:
-    """The rows; None: stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
-    from firesteel.spark.session.sessions import own_interrupts
-    from firesteel.spark.storage.directories import new_job_id
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Where a query runs. ``statement``: it as one, where it is one."""
 
-    chosen = _chosen(environment, taken)
-    if chosen is None:
-        return None
-    statement, choice = chosen
-    options, context = environment.options, environment.spark.sparkContext
-    caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
-    try:
-        with own_interrupts():
-            return runner.run(statement, choice, taken.schema, action, options, new_job_id(), caller)
-    except TooManyBytes as error:
-        raise too_much(action, error.args[0], options[MAX_COLLECT_BYTES]) from None
-    except EngineStop as stop:
-        if stop.kind in _INSTEAD:
+    choice: Choice
+    statement: Statement | None
+
+    @classmethod
+    def of(
+        cls, environment: ExecutionEnvironment, plan: Catalyst, taken: TakenOver, *, written: bool = False
+    ) -> Chosen:
+        """``written``: Spark's writer takes the rows. Raises UsageError with the reason where Spark is to answer."""
+        from firesteel.spark.session.task_memory import memory_beside_heap
+
+        options, statement, why = environment.options, None, "Spark writes its rows"
+        if not written:
+            try:
+                statement, why = statement_of(taken.relation, taken.columns), ""
+            except Unsupported as reason:
+                why = str(reason)
+        memory = runner.engine_memory(options, memory_beside_heap(environment.spark.sparkContext))
+        choice = choose(options, None if statement is None else statement.nbytes, why, plan.input_bytes, memory)
+        if choice.runner == "Spark":
+            raise UsageError(choice.reason)
+        return cls(choice, statement)
+
+    def run(self, environment: ExecutionEnvironment, schema: pa.Schema, action: str) -> Answered | None:
+        """The rows; None: stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
+        from firesteel.spark.session.sessions import own_interrupts
+        from firesteel.spark.storage.directories import new_job_id
+
+        if self.statement is None or self.choice.runner != "in process":
             return None
-        raise
-
-
-def may_run_here(environment: ExecutionEnvironment, taken: TakenOver) -> bool:
-    """Whether the query would run in this process."""
-    return _chosen(environment, taken) is not None
-
-
-def _chosen(environment: ExecutionEnvironment, taken: TakenOver) -> tuple[Statement, Choice] | None:
-    from firesteel.spark.session.task_memory import memory_beside_heap
-
-    options = environment.options
-    try:
-        statement = statement_of(taken.relation, taken.columns)
-    except Unsupported:
-        return None
-    beside = memory_beside_heap(environment.spark.sparkContext)
-    choice = choose(options, statement.nbytes, runner.engine_memory(options, beside))
-    return (statement, choice) if choice.runner == "in process" else None
+        options, context = environment.options, environment.spark.sparkContext
+        caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
+        try:
+            with own_interrupts():
+                return runner.run(self.statement, self.choice, schema, action, options, new_job_id(), caller)
+        except TooManyBytes as error:
+            raise too_much(action, error.args[0], options[MAX_COLLECT_BYTES]) from None
+        except EngineStop as stop:
+            if stop.kind in _INSTEAD:
+                return None
+            raise
 
 
 def _cancelling(of: Callable[[Caller, Any], bool]) -> Action:

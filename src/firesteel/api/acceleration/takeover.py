@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS
-from firesteel.api.acceleration.in_process import in_process, may_run_here
+from firesteel.api.acceleration.in_process import Chosen
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.staging import Query
 from firesteel.api.acceleration.verifying import Check, is_drawn
@@ -25,13 +25,11 @@ from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
-from firesteel.humanize import format_bytes
 from firesteel.options import (
     RECOVERY_MODE,
     RECOVERY_RESUME,
     RESULTS_REUSE,
     RETAIN_ON_FAILURE,
-    SQL_MIN_INPUT_BYTES,
     SQL_VERIFY,
     Options,
 )
@@ -61,15 +59,6 @@ class _Asked:
     environment: ExecutionEnvironment
     place: str
     plan: Catalyst
-
-    def check_size(self) -> None:
-        """Raises UsageError where the query reads so few bytes, by Spark's estimate, that a job of ours would take longer than Spark."""
-        least: int = self.environment.options[SQL_MIN_INPUT_BYTES]
-        size = self.plan.input_bytes
-        if size < least:
-            raise UsageError(
-                f"it reads {format_bytes(size)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})"
-            )
 
 
 class Takeover:
@@ -104,10 +93,9 @@ class Takeover:
 
         def computed(taken: TakenOver, asked: _Asked) -> _Found:
             names = asked.plan.names
-            here = in_process(asked.environment, taken, action)
+            here = Chosen.of(asked.environment, asked.plan, taken).run(asked.environment, taken.schema, action)
             if here is not None:
                 return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
-            asked.check_size()
             with Computed(taken.pipeline(asked.place), action) as rows:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
@@ -134,7 +122,7 @@ class Takeover:
                 check(asked[0].frame.inputFiles())
 
         def computed(taken: TakenOver, here: _Asked) -> _Found:
-            here.check_size()
+            Chosen.of(here.environment, here.plan, taken, written=True)
             staged = asked[0].staged(taken.pipeline(here.place), action)
             return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
@@ -175,8 +163,7 @@ class Takeover:
             taken = wholly_taken_over(environment, asked.plan, _schema_of(asked.plan))
             if self._dry_run:
                 taken.pipeline(place)  # what is wrong with it is told
-                if not may_run_here(environment, taken):
-                    asked.check_size()
+                Chosen.of(environment, asked.plan, taken)
             else:
                 found = compute(taken, asked)
                 verify = self._drawn(asked.plan, environment, place)
