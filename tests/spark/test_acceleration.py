@@ -56,7 +56,6 @@ def items(spark, tmp_path_factory):
 @pytest.fixture
 def options(tmp_path):
     return {
-        "firesteel.sql.min-input-bytes": 0,
         "firesteel.journal.directory": str(tmp_path / "journal"),
         "firesteel.storage.directory": str(tmp_path / "storage"),
     }
@@ -168,7 +167,7 @@ def test_a_script_that_failed_is_in_its_journal(items, tmp_path, capsys):
         f"spark.read.parquet({items!r}).groupBy('k').count().collect()\n"
         "raise SystemExit(3 if spark.sparkContext.master == 'local[2]' else 4)\n"
     )
-    settings = {"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0", "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
+    settings = {"FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
 
     def firesteel_command(*arguments):
         command = [sys.executable, "-m", "firesteel", *arguments]
@@ -204,10 +203,10 @@ def test_what_is_left_to_spark_is_said(spark, items, options):
     assert "Spark alone computes" not in acceleration.explain(), "as it has already"
 
 
-def test_small_queries_are_sparks(spark, items, options):
-    with firesteel.accelerate(spark, options | {"firesteel.sql.min-input-bytes": "1g"}) as acceleration:
-        assert spark.sql(QUERY).count() == 5
-    assert "firesteel.sql.min-input-bytes" in acceleration.queries[0].left[0]
+def test_a_small_query_that_needs_stages_is_sparks(spark, items, options, tmp_path):
+    with firesteel.accelerate(spark, options) as acceleration:
+        spark.sql(QUERY).write.parquet(str(tmp_path / "rows"))
+    assert "a job would take longer than Spark" in acceleration.queries[0].left[0]
 
 
 def test_several_threads_ask(spark, items, options):
@@ -226,7 +225,7 @@ def test_no_session_and_a_wrong_option_are_refused(spark):
     with pytest.raises(UsageError, match="wants a Spark session"):
         firesteel.accelerate(None)
     with pytest.raises(UsageError):
-        firesteel.accelerate(spark, {"firesteel.sql.min-input-bytes": "many"})
+        firesteel.accelerate(spark, {"firesteel.run.in-process": "many"})
 
     assert not hasattr(DataFrame.collect, "__wrapped__")
 
@@ -247,7 +246,7 @@ def test_a_script_is_accelerated(items, tmp_path, flags, said):
         "print('rows', groups.count().count())\n"
         "print('rows', len(groups.agg({'n': 'collect_list'}).collect()))\n"
     )
-    settings = {"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0", "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
+    settings = {"FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
     command = [sys.executable, "-m", "firesteel", "run", "--accelerate", *flags, str(script)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=os.environ | settings)
     assert ran.returncode == 0, ran.stderr[-2000:]

@@ -72,7 +72,7 @@ def source(spark, tmp_path_factory):
 @pytest.fixture
 def options(tmp_path):
     yield {
-        "firesteel.sql.min-input-bytes": 0,
+        "firesteel.run.in-process": "never",
         "firesteel.journal.directory": str(tmp_path / "journal"),
         "firesteel.storage.directory": str(tmp_path / "storage"),
     }
@@ -409,7 +409,7 @@ def test_ctrl_c_ends_a_write_and_leaves_nothing(source, tmp_path):
         f"pairs.where('n + m + o + p = 7').groupBy('n').count().write.parquet({str(tmp_path / 'out')!r})\n"
     )
     settings = {
-        "FIRESTEEL_SQL_MIN_INPUT_BYTES": "0",
+        "FIRESTEEL_RUN_IN_PROCESS": "never",
         "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal"),
         "FIRESTEEL_STORAGE_DIRECTORY": str(tmp_path / "storage"),
         "PYTHONFAULTHANDLER": "1",

@@ -104,7 +104,7 @@ def views(spark, tmp_path_factory):
 def session(spark, views, tmp_path):
     """The session, and the options of an acceleration."""
     with kit.quick(spark):
-        yield spark, {"firesteel.sql.min-input-bytes": 0, "firesteel.journal.directory": str(tmp_path / "journal")}
+        yield spark, {"firesteel.journal.directory": str(tmp_path / "journal")}
 
 
 def outcome(spark, query: str, action: str) -> Outcome:

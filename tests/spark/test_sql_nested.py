@@ -184,7 +184,7 @@ def test_an_accelerated_session_gives_and_shows_the_same(spark, views, capsys):
     import firesteel
 
     frame = spark.sql("SELECT row, s1, as1, mi1, aai1, ac1, map(k, ay1) AS m FROM nested ORDER BY row")
-    with firesteel.accelerate(spark, {"firesteel.sql.min-input-bytes": "0b", "firesteel.progress": "false"}) as active:
+    with firesteel.accelerate(spark, {"firesteel.progress": "false"}) as active:
         ours, ours_shown = frame.collect(), (frame.show(5, False), capsys.readouterr().out)
     assert "took over 2 of 2" in active.explain()
     assert ours == frame.collect()

@@ -638,7 +638,7 @@ def test_little_memory_and_many_tasks(spark, home):
 
 @pytest.mark.full
 def test_a_script_with_python_functions_is_accelerated(spark, rows_of):
-    options = {"firesteel.sql.min-input-bytes": "0"}
+    options = {"firesteel.run.in-process": "never"}
     with accelerate(spark, options) as acceleration:
         frame = CASES["map arrow between"](rows_of)
         mine = frame.collect()

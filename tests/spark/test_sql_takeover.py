@@ -153,7 +153,7 @@ def test_a_plan_is_read_in_one_call(spark, views, tmp_path, monkeypatch):
         SELECT a.k, b.k, v FROM sums a JOIN sums b ON a.k = b.k LATERAL VIEW explode(array(a.d, b.d)) e AS v
         UNION ALL SELECT k, n, 1.5BD FROM parts WHERE k < 3 AND n > (SELECT min(i) FROM edges)""")
     record = Record("", dry_run=True)
-    takeover = Takeover(spark, {"firesteel.sql.min-input-bytes": 1}, record, dry_run=True)
+    takeover = Takeover(spark, {}, record, dry_run=True)
     takeover.answer(spark.range(9), "collect", list)  # compiles the reader
     commands, here = [], threading.get_ident()
     client = type(spark.sparkContext._gateway._gateway_client)

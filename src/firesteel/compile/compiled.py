@@ -11,6 +11,7 @@ from firesteel.compile.adaptive.one_step import InOneStep
 from firesteel.errors import OutputExistsError
 from firesteel.model.external import External
 from firesteel.model.job_graph import JobGraph
+from firesteel.model.runner import Choice
 
 
 @dataclass(slots=True)
@@ -41,6 +42,8 @@ class CompiledJob:
     in_one_step: dict[int, InOneStep] = field(default_factory=dict)
     """Vertex with a first step before it (``JobVertex.first_step``) to what it does where it does the work of both."""
 
+    runner: Choice | None = None
+    """Why it runs in stages, where there was a choice."""
     taken: list[OutputExistsError] = field(default_factory=list[OutputExistsError])
     """Outputs that exist already: such a job must not run, but may have done so."""
 

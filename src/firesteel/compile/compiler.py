@@ -142,6 +142,7 @@ class _Builder:
                     result = self._result(end.feeds[0], ShipStrategy.BROADCAST, ids)
                     result.persistent = True
                     job.collects[end.work.handle] = result.id
+                    job.runner = end.work.runner
                     if end.work.keep:
                         job.kept.add(result.id)
         for vertex in self.vertices:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from firesteel.model.job_graph import FileSizes, ShipStrategy
 from firesteel.model.order import Order
+from firesteel.model.runner import Choice
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.task.program import Combiner, KeyedOperator, Operator
 
@@ -131,10 +132,14 @@ class SinkStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectStep:
-    """The rows are kept for the driver, or (``keep``) for later jobs, under the number ``handle``."""
+    """The rows are kept for the driver, or (``keep``) for later jobs, under the number ``handle``.
+
+    ``runner``: why the query runs in stages, where there was a choice.
+    """
 
     handle: int
     keep: bool = False
+    runner: Choice | None = None
 
 
 Work = SourceStep | DataFrameStep | ChainedStep | KeyedStep | SortStep | UnionStep | SinkStep | CollectStep

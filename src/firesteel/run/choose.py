@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
-
 from firesteel.humanize import format_bytes
+from firesteel.model.runner import Choice
 from firesteel.options import IN_PROCESS, IN_PROCESS_MAX_BYTES, MIB, Options
+from firesteel.scheduler.kernel.records import Decision
 
 _LEAST_MEMORY = 256 * MIB
 LEAST_FOR_STAGES = 16 * MIB
 """Bytes, by Spark's estimate: a query that reads less is answered by Spark sooner than by a job of stages."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """``inputs``: all that it was made of."""
-
-    runner: Literal["in process", "stages", "Spark"]
-    rule: str
-    reason: str
-    inputs: Mapping[str, Any]
 
 
 def choose(options: Options, nbytes: int | None, why: str, estimate: int, memory: int) -> Choice:  # noqa: PLR0911
@@ -48,3 +36,9 @@ def choose(options: Options, nbytes: int | None, why: str, estimate: int, memory
     if options[IN_PROCESS] == "all":
         return Choice("in process", "option", f"{IN_PROCESS.key} is all", inputs)
     return Choice("in process", "bytes", f"{reads}, at most {format_bytes(most)}", inputs)
+
+
+def decision_of(choice: Choice, at: float = 0.0) -> Decision:
+    """``at``: seconds since the job's start."""
+    inputs = dict(choice.inputs)
+    return Decision(at=at, what="runner", inputs=inputs, rule=choice.rule, result=choice.runner, reason=choice.reason)

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from firesteel.errors import EngineStop, JobCancelledError, Stop, interruption
 from firesteel.journal.file import Instruments, Journal
+from firesteel.model.runner import Choice
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MAX_COLLECT_BYTES, MIB, Options
-from firesteel.run.choose import Choice
+from firesteel.run.choose import decision_of
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import Statement
-from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
+from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import ui_of
 
@@ -74,10 +75,11 @@ def run(  # noqa: PLR0917
     with ExitStack() as ending:
         journal = Journal.create(options, name, job_id)
         watcher = ui.instrument()
-        told = Instruments([journal, watcher, *monitoring(options)])
-        ending.callback(told.close)
-        tale = _Tale(told, name, job_id, statement, choice, options)
+        instruments = Instruments([journal, watcher, *monitoring(options)])
+        ending.callback(instruments.close)
+        job = _JobRecords(instruments, statement)
         try:
+            job.begins(name, job_id, choice, options)
             cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
             running = Running(cursor, statement, threads, options[MAX_COLLECT_BYTES])
             if ui.url is not None:
@@ -90,31 +92,33 @@ def run(  # noqa: PLR0917
                 with _lock:
                     del _running[running]
         except KeyboardInterrupt:
-            tale.ends("CANCELED", "interrupted by the user")
+            job.ends("CANCELED", "interrupted by the user")
             raise interruption(f"The job '{name}' ({job_id}) was interrupted.") from None
         except EngineStop as stop:
             if stop.kind is Stop.INTERRUPTED:
-                tale.ends("CANCELED", "cancelled")
+                job.ends("CANCELED", "cancelled")
                 raise JobCancelledError(f"The job '{name}' ({job_id}) was cancelled.") from None
             if stop.kind is Stop.INTERNAL:
                 ENGINE.forget()
-            tale.ends("FAILED", stop.message)
+            job.ends("FAILED", stop.message)
             raise
         except BaseException as error:
-            tale.ends("FAILED", str(error))
+            job.ends("FAILED", str(error))
             raise
-        tale.finishes(rows, running.peak)
+        job.finishes(rows, running.peak)
         return Answered(job_id, rows)
 
 
-class _Tale:
+class _JobRecords:
     """The records of a job of one vertex with one subtask."""
 
-    def __init__(  # noqa: PLR0917
-        self, told: Instruments, name: str, job_id: str, statement: Statement, choice: Choice, options: Options
-    ) -> None:
-        self._told, self._statement = told, statement
+    def __init__(self, instruments: Instruments, statement: Statement) -> None:
+        self._instruments, self._statement = instruments, statement
         self._began = time.perf_counter()
+        self._deployed = 0.0
+
+    def begins(self, name: str, job_id: str, choice: Choice, options: Options) -> None:
+        record = self._instruments.record
         vertex = {
             "id": _VERTEX,
             "name": "query",
@@ -126,7 +130,7 @@ class _Tale:
             "splits": None,
             "sink": False,
         }
-        told.record(
+        record(
             JobPlanned(
                 at=0.0,
                 job_id=job_id,
@@ -137,21 +141,10 @@ class _Tale:
                 origins={key: options.origin(key).where for key in options},
             )
         )
-        told.record(JobStatusRecord(at=self._at(), status="RUNNING", cause=f"job '{name}' started"))
-        told.record(
-            Decision(
-                at=self._at(),
-                what="runner",
-                vertex=_VERTEX,
-                name="query",
-                inputs=dict(choice.inputs),
-                rule=choice.rule,
-                result=choice.runner,
-                reason=choice.reason,
-            )
-        )
+        record(decision_of(choice, self._at()))
         self._deployed = self._at()
-        told.record(StateChange(at=self._deployed, vertex=_VERTEX, state="SCHEDULED", subtasks=[0], attempts=[0]))
+        record(StateChange(at=self._deployed, vertex=_VERTEX, state="SCHEDULED", subtasks=[0], attempts=[0]))
+        record(JobStatusRecord(at=self._deployed, status="RUNNING", cause=f"job '{name}' started"))
 
     def _at(self) -> float:
         return time.perf_counter() - self._began
@@ -159,13 +152,15 @@ class _Tale:
     def ends(self, status: str, cause: str) -> None:
         """Without rows."""
         at = self._at()
-        self._told.record(StateChange(at=at, vertex=_VERTEX, state=status, subtasks=[0], attempts=[0], cause=cause))
-        self._told.record(JobStatusRecord(at=at, status=status, cause=cause))
+        self._instruments.record(
+            StateChange(at=at, vertex=_VERTEX, state=status, subtasks=[0], attempts=[0], cause=cause)
+        )
+        self._instruments.record(JobStatusRecord(at=at, status=status, cause=cause))
 
     def finishes(self, rows: pa.Table, peak: int) -> None:
         """``peak``: bytes."""
         at = self._at()
-        self._told.record(
+        self._instruments.record(
             StateChange(
                 at=at,
                 vertex=_VERTEX,
@@ -187,5 +182,5 @@ class _Tale:
             "numBytesProduced": rows.nbytes,
             "accumulateBusyTimeMs": round(1000 * (at - self._deployed)),
         }
-        self._told.record(MetricsSnapshot(at=at, job={}, vertices={_VERTEX: numbers}))
-        self._told.record(JobStatusRecord(at=at, status="FINISHED"))
+        self._instruments.record(MetricsSnapshot(at=at, job={}, vertices={_VERTEX: numbers}))
+        self._instruments.record(JobStatusRecord(at=at, status="FINISHED"))

@@ -45,7 +45,7 @@ ALLOWED = {
     "plan": {"plan"},
     "render": {"render", "plan", "engine"},
     "run": {
-        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui",
+        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model",
     },
     "sql": {"sql", "render", "plan", "api", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},

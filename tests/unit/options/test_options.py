@@ -31,6 +31,7 @@ from firesteel.options import (
 )
 from firesteel.options import registry as option_registry
 from firesteel.options import values as option_values
+from firesteel.options.layers import read_environment
 
 
 @pytest.mark.parametrize(
@@ -220,3 +221,12 @@ def test_a_share_is_a_number_or_a_percentage():
     assert option_values.parse_number("75%") == option_values.parse_number(0.75) == 0.75
     with pytest.raises(ValueError, match="a number"):
         option_values.parse_number("%")
+
+
+def test_a_removed_option_warns_once(monkeypatch):
+    monkeypatch.setattr(option_registry, "_warned", set())
+    with pytest.warns(FutureWarning, match=r"'firesteel.sql.min-input-bytes' has no effect any more. Small queries"):
+        assert not read_environment({"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Options({"firesteel.sql.min-input-bytes": "3 apples"})

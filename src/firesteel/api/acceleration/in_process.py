@@ -12,10 +12,11 @@ from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import too_much
 from firesteel.errors import EngineStop, Stop, UsageError
+from firesteel.model.runner import Choice
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.plan.expr import Unsupported
 from firesteel.run import in_process as runner
-from firesteel.run.choose import Choice, choose
+from firesteel.run.choose import choose
 from firesteel.run.engine import TooManyBytes
 from firesteel.run.in_process import Answered, Caller
 from firesteel.run.statement import Statement, statement_of
@@ -52,13 +53,13 @@ class Chosen:
             raise UsageError(choice.reason)
         return cls(choice, statement)
 
-    def run(self, environment: ExecutionEnvironment, schema: pa.Schema, action: str) -> Answered | None:
-        """The rows; None: stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
+    def run(self, environment: ExecutionEnvironment, schema: pa.Schema, action: str) -> Answered | Choice:
+        """The rows, or why stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
         from firesteel.spark.session.sessions import own_interrupts
         from firesteel.spark.storage.directories import new_job_id
 
         if self.statement is None or self.choice.runner != "in process":
-            return None
+            return self.choice
         options, context = environment.options, environment.spark.sparkContext
         caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
         try:
@@ -68,7 +69,9 @@ class Chosen:
             raise too_much(action, error.args[0], options[MAX_COLLECT_BYTES]) from None
         except EngineStop as stop:
             if stop.kind in _INSTEAD:
-                return None
+                return Choice(
+                    "stages", "stopped", f"the engine of this process stopped: {stop.message}", self.choice.inputs
+                )
             raise
 
 

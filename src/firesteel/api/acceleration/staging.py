@@ -11,6 +11,7 @@ from typing import Any
 from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import UsageError
+from firesteel.model.runner import Choice
 from firesteel.spark.session.versions import check_frames, dataframe_of_plan, spark_schema
 from firesteel.sql.plans.versions import checked_version
 
@@ -45,14 +46,14 @@ class Query:
             plan = plan.child()
         return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
 
-    def staged(self, pipeline: Pipeline, name: str) -> Staged:
+    def staged(self, pipeline: Pipeline, name: str, runner: Choice) -> Staged:
         """Computes the rows. Raises UsageError, before it, where they cannot be given back as what they were."""
         session = self.frame.sparkSession
         check_frames(session)
         kinds = [one.dataType.simpleString() for one in self.frame.schema.fields]
         if kinds != [one.dataType.simpleString() for one in spark_schema(pipeline.schema).fields]:
             raise UsageError("it has columns of types that only Spark writes")
-        computed = Computed(pipeline, name)
+        computed = Computed(pipeline, name, runner)
         try:
             plan = _relation(session, self.frame._jdf.queryExecution().analyzed(), computed.to_dataframe())
             for operator in reversed(self.around):

@@ -35,6 +35,7 @@ from firesteel.options import (
 )
 from firesteel.options.registry import BY_DEFAULT
 from firesteel.plan.expr import Unsupported, walk
+from firesteel.run.in_process import Answered
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.takeover import TakenOver
 
@@ -94,9 +95,9 @@ class Takeover:
         def computed(taken: TakenOver, asked: _Asked) -> _Found:
             names = asked.plan.names
             here = Chosen.of(asked.environment, asked.plan, taken).run(asked.environment, taken.schema, action)
-            if here is not None:
+            if isinstance(here, Answered):
                 return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
-            with Computed(taken.pipeline(asked.place), action) as rows:
+            with Computed(taken.pipeline(asked.place), action, here) as rows:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
@@ -122,8 +123,8 @@ class Takeover:
                 check(asked[0].frame.inputFiles())
 
         def computed(taken: TakenOver, here: _Asked) -> _Found:
-            Chosen.of(here.environment, here.plan, taken, written=True)
-            staged = asked[0].staged(taken.pipeline(here.place), action)
+            chosen = Chosen.of(here.environment, here.plan, taken, written=True)
+            staged = asked[0].staged(taken.pipeline(here.place), action, chosen.choice)
             return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
 
         staged = self._taken(query, action, computed, checked)

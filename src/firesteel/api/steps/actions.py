@@ -21,6 +21,7 @@ from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import FiresteelError, JobExecutionError, Stop
 from firesteel.humanize import format_bytes, printable
+from firesteel.model.runner import Choice
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.task.functions.pandas_conversion import require_pandas
 from firesteel.task.functions.pandas_conversion import to_dataframe as pandas_frame
@@ -29,10 +30,12 @@ from firesteel.users_line import caller_level
 _HANDLE = 0
 
 
-def collected(pipeline: Pipeline, name: str = "collect") -> StreamNode:
-    """The end of a pipeline whose rows are kept for the driver."""
+def collected(pipeline: Pipeline, name: str = "collect", runner: Choice | None = None) -> StreamNode:
+    """The end of a pipeline whose rows are kept for the driver. ``runner``: why it runs in stages, where there was a choice."""
     pipeline.refuse_sides(name)
-    return StreamNode(name, CollectStep(_HANDLE), pipeline.schema, (pipeline.edge(),), place=caller_place())
+    return StreamNode(
+        name, CollectStep(_HANDLE, runner=runner), pipeline.schema, (pipeline.edge(),), place=caller_place()
+    )
 
 
 class Computed:
@@ -41,12 +44,12 @@ class Computed:
     Raises what the job failed with, KeyboardInterrupt on Ctrl-C. May be used in a ``with`` block.
     """
 
-    def __init__(self, pipeline: Pipeline, name: str) -> None:
+    def __init__(self, pipeline: Pipeline, name: str, runner: Choice | None = None) -> None:
         from firesteel.spark.session.sessions import own_interrupts
 
         self._pipeline, self._name = pipeline, name
         with own_interrupts():
-            self._compiled, self._outcome = _run(pipeline, name)
+            self._compiled, self._outcome = _run(pipeline, name, runner)
 
     @property
     def job_id(self) -> str:
@@ -121,9 +124,9 @@ def explain(pipeline: Pipeline) -> str:
     return describe(compiled) + describe_left_to_spark([end])
 
 
-def _run(pipeline: Pipeline, name: str) -> tuple[CompiledJob, Any]:
+def _run(pipeline: Pipeline, name: str, runner: Choice | None) -> tuple[CompiledJob, Any]:
     """The finished job. Raises what the job failed with."""
-    ends = [collected(pipeline, name)]
+    ends = [collected(pipeline, name, runner)]
     while True:
         compiled, run, caches = pipeline.env._submit(ends, name)  # pyright: ignore[reportPrivateUsage]
         outcome = run.result()

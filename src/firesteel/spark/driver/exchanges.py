@@ -1,17 +1,19 @@
-"""Decisions of the compiler about exchanges, as decisions of the journal."""
+"""Decisions made before a job begins, about its runner and its exchanges, as decisions of the journal."""
 
 from __future__ import annotations
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
+from firesteel.run.choose import decision_of
 from firesteel.scheduler.kernel.records import Decision
 
 
-def exchange_decisions(compiled: CompiledJob) -> list[Decision]:
-    """Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go forward so that
-    ranges of keys stay whole."""
+def decisions_before(compiled: CompiledJob) -> list[Decision]:
+    """Why it runs in stages. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
+    forward so that ranges of keys stay whole."""
     graph = compiled.job_graph
     return [
+        *([] if compiled.runner is None else [decision_of(compiled.runner)]),
         *(
             _exchange(
                 graph,

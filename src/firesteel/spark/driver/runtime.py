@@ -47,7 +47,7 @@ from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.side_inputs import DIRECT
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.planned import planned
-from firesteel.spark.driver.exchanges import exchange_decisions
+from firesteel.spark.driver.exchanges import decisions_before
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
@@ -287,7 +287,7 @@ class JobRun:
         self._job = prepared.job
         self._token_of = prepared.token_of
         self._memory_budget = prepared.memory_budget
-        self._decisions = [*exchange_decisions(compiled), *prepared.decisions]
+        self._decisions = [*decisions_before(compiled), *prepared.decisions]
         self._programs = prepared.programs
         self._slot_provisioning = prepared.slot_provisioning
         self._session = prepared.session
