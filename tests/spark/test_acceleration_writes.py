@@ -69,10 +69,10 @@ def source(spark, tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def options(tmp_path):
+@pytest.fixture(params=["queries", pytest.param("never", marks=pytest.mark.full)])
+def options(tmp_path, request):
     yield {
-        "firesteel.run.in-process": "never",
+        "firesteel.run.in-process": request.param,
         "firesteel.journal.directory": str(tmp_path / "journal"),
         "firesteel.storage.directory": str(tmp_path / "storage"),
     }
@@ -379,7 +379,7 @@ def test_a_failure_of_ours_is_told_once_and_spark_does_it(spark, source, options
         spark.sql(SUMS).write.parquet(str(tmp_path / "out"))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5
     assert acceleration.queries[0].left == (
-        "a defect of Firesteel stopped it (RuntimeError in staged); please report the query",
+        "a defect of Firesteel stopped it (RuntimeError in over); please report the query",
     )
 
 

@@ -16,7 +16,7 @@ from firesteel.errors import EngineStop, JobCancelledError, Stop, interruption
 from firesteel.journal.file import Instruments, Journal
 from firesteel.model.runner import Choice
 from firesteel.monitoring.exporters import monitoring
-from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MAX_COLLECT_BYTES, MIB, Options
+from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MIB, Options
 from firesteel.run.choose import decision_of
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import Statement
@@ -24,6 +24,8 @@ from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, Metr
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import ui_of
 
+FOR_STAGES = (Stop.MEMORY, Stop.INTERNAL)
+"""Where the engine of this process stops by itself, stages may still answer."""
 _VERTEX = 0
 _LEAST = 32 * MIB
 
@@ -63,12 +65,18 @@ def engine_memory(options: Options, beside_heap: int) -> int:
 
 
 def run(  # noqa: PLR0917
-    statement: Statement, choice: Choice, schema: pa.Schema, name: str, options: Options, job_id: str, caller: Caller
+    statement: Statement,
+    choice: Choice,
+    schema: pa.Schema,
+    name: str,
+    options: Options,
+    job_id: str,
+    caller: Caller,
+    most: int,
 ) -> Answered:
-    """The rows, under the names and types of ``schema``.
+    """The rows, under the names and types of ``schema``. ``most``: bytes of them.
 
-    Raises EngineStop where the engine stops by itself, TooManyBytes for more than ``max-collect-bytes``, JobCancelledError, and
-    KeyboardInterrupt on Ctrl-C.
+    Raises EngineStop where the engine stops by itself, TooManyBytes, JobCancelledError, and KeyboardInterrupt on Ctrl-C.
     """
     threads = options[IN_PROCESS_THREADS] or len(os.sched_getaffinity(0))
     ui = ui_of(options)
@@ -81,7 +89,7 @@ def run(  # noqa: PLR0917
         try:
             job.begins(name, job_id, choice, options)
             cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
-            running = Running(cursor, statement, threads, options[MAX_COLLECT_BYTES])
+            running = Running(cursor, statement, threads, most)
             if ui.url is not None:
                 ui.began(watcher, Begun(job_id, name, journal.path, running.interrupt, lambda: None))
             with _lock:
@@ -100,7 +108,7 @@ def run(  # noqa: PLR0917
                 raise JobCancelledError(f"The job '{name}' ({job_id}) was cancelled.") from None
             if stop.kind is Stop.INTERNAL:
                 ENGINE.forget()
-            job.ends("FAILED", stop.message)
+            job.ends("FAILED", f"left to {'stages' if stop.kind in FOR_STAGES else 'Spark'}: {stop.message}")
             raise
         except BaseException as error:
             job.ends("FAILED", str(error))

@@ -11,7 +11,8 @@ import pyarrow as pa
 from firesteel.api.acceleration.hooks import SPARKS, Action
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import too_much
-from firesteel.errors import EngineStop, Stop, UsageError
+from firesteel.errors import EngineStop, UsageError
+from firesteel.humanize import format_bytes
 from firesteel.model.runner import Choice
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.plan.expr import Unsupported
@@ -23,8 +24,8 @@ from firesteel.run.statement import Statement, statement_of
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.takeover import TakenOver
 
-_INSTEAD = (Stop.MEMORY, Stop.INTERNAL)
-"""Where the engine of this process stops by itself, stages may still answer."""
+_WRITTEN_BYTES = 256 << 20
+"""Most bytes of rows that go from this process to Spark's writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +36,28 @@ class Chosen:
     statement: Statement | None
 
     @classmethod
-    def of(
-        cls, environment: ExecutionEnvironment, plan: Catalyst, taken: TakenOver, *, written: bool = False
-    ) -> Chosen:
-        """``written``: Spark's writer takes the rows. Raises UsageError with the reason where Spark is to answer."""
+    def of(cls, environment: ExecutionEnvironment, plan: Catalyst, taken: TakenOver) -> Chosen:
+        """Raises UsageError with the reason where Spark is to answer."""
         from firesteel.spark.session.task_memory import memory_beside_heap
 
-        options, statement, why = environment.options, None, "Spark writes its rows"
-        if not written:
-            try:
-                statement, why = statement_of(taken.relation, taken.columns), ""
-            except Unsupported as reason:
-                why = str(reason)
+        options, statement, why = environment.options, None, ""
+        try:
+            statement = statement_of(taken.relation, taken.columns)
+        except Unsupported as reason:
+            why = str(reason)
         memory = runner.engine_memory(options, memory_beside_heap(environment.spark.sparkContext))
         choice = choose(options, None if statement is None else statement.nbytes, why, plan.input_bytes, memory)
         if choice.runner == "Spark":
             raise UsageError(choice.reason)
         return cls(choice, statement)
 
-    def run(self, environment: ExecutionEnvironment, schema: pa.Schema, action: str) -> Answered | Choice:
-        """The rows, or why stages are to compute them. Raises what the runner raises, JobExecutionError for too many bytes."""
+    def run(
+        self, environment: ExecutionEnvironment, schema: pa.Schema, action: str, *, written: bool = False
+    ) -> Answered | Choice:
+        """The rows, or why stages are to compute them. ``written``: Spark gets the rows again.
+
+        Raises what the runner raises, JobExecutionError for too many bytes.
+        """
         from firesteel.spark.session.sessions import own_interrupts
         from firesteel.spark.storage.directories import new_job_id
 
@@ -62,17 +65,21 @@ class Chosen:
             return self.choice
         options, context = environment.options, environment.spark.sparkContext
         caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
+        most = _WRITTEN_BYTES if written else options[MAX_COLLECT_BYTES]
         try:
             with own_interrupts():
-                return runner.run(self.statement, self.choice, schema, action, options, new_job_id(), caller)
+                return runner.run(self.statement, self.choice, schema, action, options, new_job_id(), caller, most)
         except TooManyBytes as error:
+            if written:
+                return self._stages("rows", f"its rows are more than {format_bytes(most)}")
             raise too_much(action, error.args[0], options[MAX_COLLECT_BYTES]) from None
         except EngineStop as stop:
-            if stop.kind in _INSTEAD:
-                return Choice(
-                    "stages", "stopped", f"the engine of this process stopped: {stop.message}", self.choice.inputs
-                )
+            if stop.kind in runner.FOR_STAGES:
+                return self._stages("stopped", f"the engine of this process stopped: {stop.message}")
             raise
+
+    def _stages(self, rule: str, reason: str) -> Choice:
+        return Choice("stages", rule, reason, self.choice.inputs)
 
 
 def _cancelling(of: Callable[[Caller, Any], bool]) -> Action:

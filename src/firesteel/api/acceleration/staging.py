@@ -8,26 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.api.steps.actions import Computed
-from firesteel.api.steps.pipeline import Pipeline
+import pyarrow as pa
+
 from firesteel.errors import UsageError
-from firesteel.model.runner import Choice
-from firesteel.spark.session.versions import check_frames, dataframe_of_plan, spark_schema
+from firesteel.spark.session.versions import check_frames, dataframe_of_plan, local_dataframe, spark_schema
 from firesteel.sql.plans.versions import checked_version
 
 _AROUND = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
 """Operators that only say in how many files, and which, rows are written: Spark applies them to what we have computed."""
-
-
-@dataclass(slots=True)
-class Staged:
-    """``frame``: the rows; they go with ``close``."""
-
-    frame: Any
-    computed: Computed
-
-    def close(self) -> None:
-        self.computed.close()
+_PARTITION_BYTES = 64 << 20
+"""Of rows that come from the driver."""
 
 
 @dataclass(slots=True)
@@ -46,22 +36,25 @@ class Query:
             plan = plan.child()
         return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
 
-    def staged(self, pipeline: Pipeline, name: str, runner: Choice) -> Staged:
-        """Computes the rows. Raises UsageError, before it, where they cannot be given back as what they were."""
-        session = self.frame.sparkSession
-        check_frames(session)
+    def check(self, schema: pa.Schema) -> None:
+        """Raises UsageError where rows of this schema cannot be given back as what they were."""
+        check_frames(self.frame.sparkSession)
         kinds = [one.dataType.simpleString() for one in self.frame.schema.fields]
-        if kinds != [one.dataType.simpleString() for one in spark_schema(pipeline.schema).fields]:
+        if kinds != [one.dataType.simpleString() for one in spark_schema(schema).fields]:
             raise UsageError("it has columns of types that only Spark writes")
-        computed = Computed(pipeline, name, runner)
-        try:
-            plan = _relation(session, self.frame._jdf.queryExecution().analyzed(), computed.to_dataframe())
-            for operator in reversed(self.around):
-                plan = operator.withNewChildren(_sequence(session, plan))
-            return Staged(dataframe_of_plan(plan, session), computed)
-        except BaseException:
-            computed.close()
-            raise
+
+    def of_table(self, rows: pa.Table) -> Any:
+        """The query's DataFrame with these rows, which it holds itself."""
+        frame = local_dataframe(rows, spark_schema(rows.schema), self.frame.sparkSession)
+        return self.over(frame.coalesce(-(-max(rows.nbytes, 1) // _PARTITION_BYTES)))
+
+    def over(self, rows: Any) -> Any:
+        """The query's DataFrame with the rows of another one."""
+        session = self.frame.sparkSession
+        plan = _relation(session, self.frame._jdf.queryExecution().analyzed(), rows)
+        for operator in reversed(self.around):
+            plan = operator.withNewChildren(_sequence(session, plan))
+        return dataframe_of_plan(plan, session)
 
 
 def _name(plan: Any) -> str:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,12 +45,11 @@ _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """``answer``: what the action returns. ``rows``: those that ``job`` has computed, for a check. ``close``: frees the answer."""
+    """``answer``: what the action returns. ``rows``: those that ``job`` has computed, for a check."""
 
     answer: Any
     job: str
     rows: Callable[[], pa.Table]
-    close: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +122,17 @@ class Takeover:
                 check(asked[0].frame.inputFiles())
 
         def computed(taken: TakenOver, here: _Asked) -> _Found:
-            chosen = Chosen.of(here.environment, here.plan, taken, written=True)
-            staged = asked[0].staged(taken.pipeline(here.place), action, chosen.choice)
-            return _Found(staged, staged.computed.job_id, staged.computed.to_arrow, staged.close)
+            asked[0].check(taken.schema)
+            chosen = Chosen.of(here.environment, here.plan, taken)
+            ran = chosen.run(here.environment, taken.schema, action, written=True)
+            if isinstance(ran, Answered):
+                return _Found(asked[0].of_table(ran.rows), ran.id, partial(_itself, ran.rows))
+            rows = closing.enter_context(Computed(taken.pipeline(here.place), action, ran))
+            return _Found(asked[0].over(rows.to_dataframe()), rows.job_id, rows.to_arrow)
 
-        staged = self._taken(query, action, computed, checked)
-        if staged is SPARKS:
-            yield None
-            return
-        try:
-            yield staged.frame
-        finally:
-            staged.close()
+        with ExitStack() as closing:
+            frame_of_rows = self._taken(query, action, computed, checked)
+            yield None if frame_of_rows is SPARKS else frame_of_rows
 
     def leave(self, action: str, reason: str) -> None:
         """Notes an action that is Spark's, whatever it asks for."""
@@ -180,10 +178,6 @@ class Takeover:
         try:
             if found is not None and verify is not None:
                 verify.run(found.rows)
-        except BaseException:
-            if found is not None and found.close is not None:
-                found.close()
-            raise
         finally:
             outcome = ("", "") if verify is None else (verify.outcome, verify.reason)
             self._record.add(
