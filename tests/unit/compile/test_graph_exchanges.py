@@ -12,7 +12,7 @@ from firesteel.compile.describe import describe
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
-from firesteel.spark.driver.exchanges import exchange_decisions
+from firesteel.spark.driver.exchanges import decisions_before
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
 
@@ -99,7 +99,7 @@ class TestWhatIsStored:
 
     def test_each_leaves_a_record(self, rows):
         one = step(rows, "one")
-        *streams, decision = exchange_decisions(compiled(step(one, "left"), step(one, "right")))
+        *streams, decision = decisions_before(compiled(step(one, "left"), step(one, "right")))
         assert {d.result for d in streams} == {"pipelined"} and streams[0].name == "from_collection"
         assert streams[0].reason == "Streams to 'one' in the same tasks: stores nothing."
         assert (decision.what, decision.name, decision.result) == ("exchange", "one", "blocking")
@@ -161,7 +161,7 @@ class TestBehindRanges:
 
     def test_a_step_behind_a_sort_is_as_parallel_as_it_and_a_record_says_why(self, rows):
         job = compiled(step(rows.sort("k").disable_chaining(), "after"), **self.BLOCKING)
-        decision, collects = exchange_decisions(job)
+        decision, collects = decisions_before(job)
         assert (decision.rule, decision.result) == ("ranges of keys", "forward")
         assert decision.reason == (
             "Goes forward to 'after', which is as parallel as this, whatever its volume: the rows lie in ranges of keys, "
@@ -171,6 +171,6 @@ class TestBehindRanges:
         assert forward == [decision.inputs["dataset"], collects.inputs["dataset"]]
 
     def test_rescale_gives_it_up_and_elsewhere_there_is_none(self, rows):
-        assert exchange_decisions(compiled(step(rows.sort("k").rescale(), "after"), **self.BLOCKING)) == []
-        assert exchange_decisions(compiled(step(step(rows, "one"), "after"), **self.BLOCKING)) == []
-        assert exchange_decisions(compiled(step(rows.forward(), "after"), **self.BLOCKING)) == [], "it was asked for"
+        assert decisions_before(compiled(step(rows.sort("k").rescale(), "after"), **self.BLOCKING)) == []
+        assert decisions_before(compiled(step(step(rows, "one"), "after"), **self.BLOCKING)) == []
+        assert decisions_before(compiled(step(rows.forward(), "after"), **self.BLOCKING)) == [], "it was asked for"

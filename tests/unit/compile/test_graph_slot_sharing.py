@@ -18,7 +18,7 @@ from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.spark.driver.exchanges import exchange_decisions
+from firesteel.spark.driver.exchanges import decisions_before
 from graph_kit import check_shape
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
@@ -344,7 +344,7 @@ class TestPipelined:
         assert job.job_graph.datasets[-1].ship is not ShipStrategy.FORWARD
         why = "slots have resources of their own, and fine-grained.shuffle-mode.all-blocking is set"
         assert job.stored == {0: why, 1: why}
-        assert [(d.result, d.reason) for d in exchange_decisions(job)] == [
+        assert [(d.result, d.reason) for d in decisions_before(job)] == [
             ("blocking", f"What it makes is stored before it is read, not streamed: {why}.")
         ] * 2
 

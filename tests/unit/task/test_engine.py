@@ -187,7 +187,7 @@ def test_why_it_stops(tmp_path, sql, kind, message):
 def test_an_engine_with_a_defect_is_not_used_again(tmp_path):
     rows_of("SELECT 1 AS n", tmp_path)
     kept = connection._engines[0]
-    assert connection._stop(duckdb.InternalException("INTERNAL Error: a defect")).kind is Stop.INTERNAL
+    assert connection.stop_of(duckdb.InternalException("INTERNAL Error: a defect")).kind is Stop.INTERNAL
     rows_of("SELECT 1 AS n", tmp_path)
     assert connection._engines[0] is not kept
 
