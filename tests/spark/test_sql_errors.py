@@ -165,7 +165,7 @@ class Kit:
     def _by_statement(taken: TakenOver) -> pa.Table:
         one = statement_of(taken.relation, taken.columns)
         with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
-            return Running(cursor, one.text, one.first, one.tables, 1 << 40).wait(taken.schema)
+            return Running(cursor, one, 2, 1 << 40).wait(taken.schema)
 
 
 def tried(kit: Kit, pairs) -> tuple[list[str], Counter[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def machine_memory() -> int:
     return total
 
 
+@lru_cache(maxsize=1)
 def memory_beside_heap(context: Any) -> int:
     """Bytes that the driver's machine or container has beside the heap of its JVM."""
     return max(0, machine_memory() - spark_bytes(setting(context, "spark.driver.memory", "1g"), "m"))
