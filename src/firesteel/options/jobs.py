@@ -370,11 +370,11 @@ IN_PROCESS = _register(
     )
 )
 IN_PROCESS_MAX_BYTES = _register(
-    Option(
+    Option[int | None](
         "firesteel.run.in-process.max-bytes",
         parse_size,
-        1 * GIB,
-        "Most plain bytes that a query may read to run in the driver's process: of the columns that it reads, without the row groups that are left out.",
+        None,
+        "Most plain bytes that a query may read to run in the driver's process: of the columns that it reads, without the row groups that are left out. Unset: 16 GiB where the master is local, else 1 GiB.",
         check=at_least(0),
     )
 )

@@ -38,6 +38,7 @@ class Chosen:
     @classmethod
     def of(cls, environment: ExecutionEnvironment, plan: Catalyst, taken: TakenOver) -> Chosen:
         """Raises UsageError with the reason where Spark is to answer."""
+        from firesteel.spark.session.sessions import is_local
         from firesteel.spark.session.task_memory import memory_beside_heap
 
         options, statement, why = environment.options, None, ""
@@ -45,8 +46,10 @@ class Chosen:
             statement = statement_of(taken.relation, taken.columns)
         except Unsupported as reason:
             why = str(reason)
-        memory = runner.engine_memory(options, memory_beside_heap(environment.spark.sparkContext))
-        choice = choose(options, None if statement is None else statement.nbytes, why, plan.input_bytes, memory)
+        context = environment.spark.sparkContext
+        memory, local = runner.engine_memory(options, memory_beside_heap(context)), is_local(context)
+        nbytes = None if statement is None else statement.nbytes
+        choice = choose(options, nbytes, why, plan.input_bytes, memory, local=local)
         if choice.runner == "Spark":
             raise UsageError(choice.reason)
         return cls(choice, statement)
