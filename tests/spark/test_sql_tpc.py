@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import firesteel
 from firesteel import ExecutionEnvironment
 from firesteel.api.steps import keyed
 from firesteel.journal.file import read
@@ -144,6 +145,22 @@ def test_a_query_of_tpcds(suites, duckdbs, tmp_path, number):
     assert any(any(row) for row in sparks), "there is no row, or one of zeros"
     for row, duck in zip(sparks, ducks, strict=True):
         assert all(near(a, b, 1e-6) for a, b in zip(row, duck, strict=True)), (row, duck)
+
+
+@pytest.mark.parametrize(
+    ("suite", "number"), [*(("tpch", n) for n in range(1, 23)), *(("tpcds", n) for n in range(1, 100))]
+)
+def test_a_query_in_process(suites, tmp_path, suite, number):
+    found = suites(suite)
+    options = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path)}
+    answer = found.answer(number)
+    with firesteel.accelerate(found.spark, options) as acceleration:
+        ours = found.spark.sql(found.queries[number]).toArrow()
+    assert_same(ours, answer)
+    (query,) = acceleration.queries
+    assert query.left == ()
+    decisions = firesteel.History(query.job, options).decisions.to_pylist()
+    assert [one["rule"] for one in decisions if one["what"] == "runner"] == ["bytes"]
 
 
 @pytest.fixture
