@@ -17,6 +17,7 @@ from firesteel import ExecutionEnvironment
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.takeover import Takeover
 from firesteel.errors import JobExecutionError, UsageError
+from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.reader import RULES
 from oracle import tpch
 
@@ -168,6 +169,14 @@ def test_a_plan_is_read_in_one_call(spark, views, tmp_path, monkeypatch):
     takeover.answer(frame, "collect", list)
     assert record.queries[-1].left == []
     assert len(commands) == 1, commands
+
+
+def test_a_plan_is_read_where_the_thread_has_no_connection_to_python(spark, views):
+    """So it is after Java has called Python back in it."""
+    client = spark.sparkContext._gateway.java_gateway_server.getCallbackClient()
+    client.setPerThreadConnection(None)
+    assert client.getPerThreadConnection() is None
+    assert read_plan(spark.sql("SELECT k FROM edges")).names == ["k"]
 
 
 REPEATED = """

@@ -140,11 +140,17 @@ def read_plan(dataframe: Any) -> Catalyst:
         server = session.sparkContext._gateway.java_gateway_server
         text = reader.read(dataframe._jdf, "\n".join(_SETTINGS), server)
     except Exception as error:
-        raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
+        raise Unsupported(f"Spark's plan cannot be read: {_first_line(error)}") from error
     found = Catalyst.of_text(text, dataframe, version, reader)
     if found.setting("spark.sql.legacy.timeParserPolicy").upper() == "LEGACY":
         raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     return found
+
+
+def _first_line(error: Exception) -> str:
+    """What Java says, without py4j's "An error occurred while calling"."""
+    lines = str(error).strip().splitlines()
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
 
 
 def offsets_of(zone: str) -> dict[str, Any]:

@@ -15,8 +15,11 @@ private java.util.ArrayList above = new java.util.ArrayList();  // the Filters r
 /** Of a Dataset. ``settings``: the names of those to tell, one a line. ``server``: of py4j. */
 public String read(Object dataset, String settings, py4j.GatewayServer server) throws Exception {
     Object client = server.getCallbackClient();
-    if (client instanceof py4j.Py4JPythonClientPerThread)  // else what is behind the first 8 KiB waits 40 ms for an acknowledgement
-        ((py4j.Py4JPythonClientPerThread) client).getPerThreadConnection().getSocket().setTcpNoDelay(true);
+    if (client instanceof py4j.Py4JPythonClientPerThread) {
+        // Without this, all after the first 8 KiB waits 40 ms for an acknowledgement. A thread that has called Python back may have no connection.
+        py4j.ClientServerConnection connection = ((py4j.Py4JPythonClientPerThread) client).getPerThreadConnection();
+        if (connection != null) connection.getSocket().setTcpNoDelay(true);
+    }
     return new SELF().all(execution(dataset), settings);
 }
 
