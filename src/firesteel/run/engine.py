@@ -22,6 +22,8 @@ from firesteel.run.reading import read
 from firesteel.run.statement import Statement
 
 BATCH_ROWS = 1 << 16
+_AGAIN = 0.02
+"""Seconds between two interruptions of one statement."""
 
 
 class DriverEngine:
@@ -93,19 +95,20 @@ class Running:
         self._cursor, self._statement, self._threads, self._most = cursor, statement, threads, most
         self._batches: list[pa.RecordBatch] = []
         self._error: BaseException | None = None
-        self._done = threading.Event()
+        self._done, self._woken = threading.Event(), threading.Event()
         self._interrupted = False
         self._thread = threading.Thread(target=self._run, name="firesteel-query", daemon=True)
 
     def wait(self, schema: pa.Schema) -> pa.Table:
         """The rows, under the names and types of ``schema``. Raises EngineStop, and TooManyBytes."""
-        self._thread.start()
         try:
-            self._done.wait()
+            self._thread.start()
+            self._woken.wait()
         except BaseException:  # Ctrl-C
             self.interrupt()
-            self._done.wait()
+            self._end()
             raise
+        self._end()
         if self._error is not None:
             raise self._error
         return pa.Table.from_batches([conformed(batch, schema) for batch in self._batches], schema)
@@ -113,8 +116,13 @@ class Running:
     def interrupt(self) -> None:
         """Ends it, from any thread, with an EngineStop of the kind INTERRUPTED."""
         self._interrupted = True
-        with suppress(Exception):  # it has ended
-            self._cursor.interrupt()
+        self._woken.set()
+
+    def _end(self) -> None:
+        """Waits until the thread has ended. Where it was interrupted, asks again: the engine forgets what it is asked between two queries."""
+        while self._thread.is_alive() and not self._done.wait(_AGAIN if self._interrupted else None):
+            with suppress(Exception):  # it has ended
+                self._cursor.interrupt()
 
     def _run(self) -> None:
         import duckdb
@@ -128,6 +136,7 @@ class Running:
             self._error = error
         finally:
             self._done.set()
+            self._woken.set()
 
     def _compute(self, failed: list[BaseException]) -> None:
         given = self._statement

@@ -68,6 +68,29 @@ def test_an_interrupt_ends_a_statement_and_no_other_one(engine):
     assert ends == [Stop.INTERRUPTED]
 
 
+class InterruptedAtOnce:
+    """A cursor whose statement is interrupted right before the engine begins with it."""
+
+    def __init__(self, cursor):
+        self._cursor, self.running = cursor, None
+
+    def __getattr__(self, name):
+        return getattr(self._cursor, name)
+
+    def sql(self, text):
+        self.running.interrupt()
+        return self._cursor.sql(text)
+
+
+def test_an_interrupt_is_not_lost_where_the_engine_begins(engine):
+    with engine.cursor(MEMORY, 2, ()) as cursor:
+        at = InterruptedAtOnce(cursor)
+        at.running = Running(at, statement(FOREVER), 2, 1 << 40)
+        with pytest.raises(EngineStop) as caught:
+            at.running.wait(NUMBERS)
+    assert caught.value.kind is Stop.INTERRUPTED
+
+
 def test_rows_beyond_the_limit_end_it(engine):
     with pytest.raises(TooManyBytes):
         ran(engine, "SELECT range FROM range(10000000)", most=1 << 20)
