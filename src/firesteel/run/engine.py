@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import shutil
@@ -38,7 +39,7 @@ class DriverEngine:
         self._given: tuple[int, int] = (0, 0)
         self._marks = FileMarks(())
         self._folder = ""
-        self._owner = 0
+        os.register_at_fork(after_in_child=self._abandon)
 
     @contextmanager
     def cursor(self, memory: int, threads: int, files: Collection[str]) -> Generator[Any]:
@@ -46,8 +47,6 @@ class DriverEngine:
 
         Raises EngineStop where there is no engine."""
         with self._lock:
-            if self._owner != os.getpid():  # a fork has none of the threads
-                self._connection, self._owner, self._folder = None, os.getpid(), ""
             if self._connection is None or self._given != (memory, threads) or not self._marks.hold(files):
                 self._connect(memory, threads, files)
             connection: Any = self._connection
@@ -61,6 +60,12 @@ class DriverEngine:
         """After a defect it may refuse whatever it is asked next."""
         with self._lock:
             self._connection = None
+
+    def _abandon(self) -> None:
+        """Makes the engine of a fork a new one. The inherited one has lost its threads: to close it, even at the exit, is a crash."""
+        if self._connection is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._lock, self._connection, self._folder = threading.Lock(), None, ""
 
     def _connect(self, memory: int, threads: int, files: Collection[str]) -> None:
         if not self._folder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -108,6 +110,26 @@ def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
         pq.write_table(pa.table({"n": [number]}), path)
         text = f"SELECT n FROM read_parquet('{path}')"
         assert ran(engine, text, files=(path,)).to_pylist() == [{"n": number}]
+
+
+def test_a_fork_has_an_engine_of_its_own_and_ends(tmp_path):
+    script = (
+        "import os, pathlib, sys, pyarrow as pa\n"
+        "from firesteel.run.engine import ENGINE, Running\n"
+        "from firesteel.run.statement import Statement\n"
+        "def ran():\n"
+        f"    with ENGINE.cursor({MEMORY}, 2, ()) as cursor:\n"
+        "        one = Statement('SELECT count(*) FROM range(1000000)', {}, {}, {}, frozenset(), 0)\n"
+        "        return str(Running(cursor, one, 2, 1 << 40).wait(pa.schema([('n', pa.int64())])).to_pylist())\n"
+        "ran()\n"
+        "fork = os.fork()\n"
+        "if not fork:\n"
+        "    pathlib.Path('rows').write_text(ran())\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(fork, 0)[1] == 0\n"
+        "assert ran() == pathlib.Path('rows').read_text() == \"[{'n': 1000000}]\"\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
 
 
 def test_many_threads_ask_at_once(engine):
