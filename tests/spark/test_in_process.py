@@ -64,6 +64,20 @@ def test_files_that_the_engine_does_not_read_are_read_for_it(spark, numbers, opt
     assert runner_of(acceleration.queries[0], options) == [("in process", "bytes")]
 
 
+@pytest.mark.parametrize("written", ["parquet", "json"])
+def test_columns_that_differ_by_case_alone_are_not_one(spark, options, tmp_path, written):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        spark.sql("SELECT 1L AS a, 2L AS A").write.format(written).save(str(tmp_path / "rows"))
+        rows = spark.read.schema("a LONG, A LONG").format(written).load(str(tmp_path / "rows"))
+        with firesteel.accelerate(spark, options) as acceleration:
+            assert rows.selectExpr("A + 1").collect() == [(3,)]
+            assert rows.groupBy("a", "A").count().collect() == [(1, 2, 1)]
+        assert [len(query.left) for query in acceleration.queries] == [0, 1]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_a_query_that_the_engine_cannot_hold_runs_in_stages(spark, numbers, options, monkeypatch):
     """A window without parts."""
     monkeypatch.setattr("firesteel.run.choose._LEAST_MEMORY", 0)
