@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class DriverEngine:
         self._connection: Any = None
         self._given: tuple[int, int] = (0, 0)
         self._marks = FileMarks(())
-        self._folder = ""
+        self._folder, self._numbers = "", count()
         os.register_at_fork(after_in_child=self._abandon)
 
     @contextmanager
@@ -72,9 +73,8 @@ class DriverEngine:
             self._folder = tempfile.mkdtemp(prefix="firesteel-engine-")
             atexit.register(_remove, self._folder, os.getpid())
         try:
-            self._connection = connect(
-                threads=threads, memory_limit=f"{memory}B", temp_directory=tempfile.mkdtemp(dir=self._folder)
-            )
+            spilled = f"{self._folder}/{next(self._numbers)}"  # the engine makes it, and so removes it with itself
+            self._connection = connect(threads=threads, memory_limit=f"{memory}B", temp_directory=spilled)
         except ImportError as error:
             raise EngineStop(Stop.ENGINE, f"{error}.") from error
         self._given, self._marks = (memory, threads), FileMarks(files)

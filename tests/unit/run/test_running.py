@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -98,10 +99,15 @@ def test_rows_beyond_the_limit_end_it(engine):
         ran(engine, "SELECT range FROM range(10000000)", most=1 << 20)
 
 
-def test_what_does_not_fit_in_memory_is_spilled_three_times(engine):
+def test_what_does_not_fit_in_memory_is_spilled_three_times():
+    engine = DriverEngine()
     text = "SELECT n FROM (SELECT range AS n, repeat('x', 60) || range AS s FROM range(4000000)) ORDER BY s DESC LIMIT 1 OFFSET 3999990"
     for _ in range(3):
         assert ran(engine, text, memory=64 << 20).num_rows == 1
+    folder = Path(engine._folder)
+    assert list(folder.iterdir())
+    engine.forget()
+    assert not list(folder.iterdir())
 
 
 def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
