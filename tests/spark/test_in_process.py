@@ -9,12 +9,15 @@ import subprocess
 import sys
 import threading
 
+import pyspark
 import pytest
 
 import firesteel
 from firesteel.errors import JobCancelledError
+from firesteel.spark.session.versions import version_of
 
 pytestmark = pytest.mark.spark
+SINCE_4 = pytest.mark.skipif(version_of(pyspark.__version__) < (4, 0), reason="sessions have tags since Spark 4")
 
 SUMS = "SELECT k, sum(n) AS s FROM numbers GROUP BY k ORDER BY k"
 ENDLESS = "SELECT count(*) FROM numbers a JOIN numbers b JOIN numbers c JOIN numbers d ON a.n + b.n + c.n + d.n = 3"
@@ -64,6 +67,20 @@ def test_files_that_the_engine_does_not_read_are_read_for_it(spark, numbers, opt
     assert runner_of(acceleration.queries[0], options) == [("in process", "bytes")]
 
 
+@pytest.mark.parametrize("written", ["parquet", "json"])
+def test_columns_that_differ_by_case_alone_are_not_one(spark, options, tmp_path, written):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        spark.sql("SELECT 1L AS a, 2L AS A").write.format(written).save(str(tmp_path / "rows"))
+        rows = spark.read.schema("a LONG, A LONG").format(written).load(str(tmp_path / "rows"))
+        with firesteel.accelerate(spark, options) as acceleration:
+            assert rows.selectExpr("A + 1").collect() == [(3,)]
+            assert rows.groupBy("a", "A").count().collect() == [(1, 2, 1)]
+        assert [len(query.left) for query in acceleration.queries] == [0, 1]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_a_query_that_the_engine_cannot_hold_runs_in_stages(spark, numbers, options, monkeypatch):
     """A window without parts."""
     monkeypatch.setattr("firesteel.run.choose._LEAST_MEMORY", 0)
@@ -77,11 +94,13 @@ def test_a_query_that_the_engine_cannot_hold_runs_in_stages(spark, numbers, opti
 @pytest.mark.parametrize(
     "cancel",
     [
-        lambda context: context.cancelJobGroup("mine"),
-        lambda context: context.cancelJobsWithTag("tagged"),
-        lambda context: context.cancelAllJobs(),
+        lambda spark: spark.sparkContext.cancelJobGroup("mine"),
+        lambda spark: spark.sparkContext.cancelJobsWithTag("tagged"),
+        lambda spark: spark.sparkContext.cancelAllJobs(),
+        pytest.param(lambda spark: spark.interruptAll(), marks=SINCE_4),
+        pytest.param(lambda spark: spark.interruptTag("of-session"), marks=SINCE_4),
     ],
-    ids=["group", "tag", "all"],
+    ids=["group", "tag", "all", "session", "session's tag"],
 )
 def test_sparks_ways_to_cancel_jobs_end_a_query(spark, numbers, options, cancel):
     context, ended = spark.sparkContext, []
@@ -90,6 +109,8 @@ def test_sparks_ways_to_cancel_jobs_end_a_query(spark, numbers, options, cancel)
         def ask():
             context.setJobGroup("mine", "")
             context.addJobTag("tagged")
+            if version_of(spark.version) >= (4, 0):
+                spark.addTag("of-session")
             try:
                 spark.sql(ENDLESS).collect()
             except JobCancelledError as error:
@@ -101,7 +122,7 @@ def test_sparks_ways_to_cancel_jobs_end_a_query(spark, numbers, options, cancel)
         asking.start()
         while asking.is_alive() and not ended:
             context.cancelJobGroup("another")
-            cancel(context)
+            cancel(spark)
             asking.join(0.05)
         assert "was cancelled" in ended[0]
         assert spark.sql(SUMS).count() == 3

@@ -52,8 +52,8 @@ class Query:
     def text(self, relation: Relation) -> str:
         """Raises Unsupported."""
         rule = RULES.get(type(relation))
-        if rule is None:
-            raise Unsupported(f"{type(relation).__name__} is no part of a query")
+        if rule is None:  # of Python alone
+            raise Unsupported("it calls a Python function")
         return rule(self, relation)
 
     def rows(self, relation: Relation) -> str:

@@ -50,4 +50,5 @@ def choose(  # noqa: PLR0911
 def decision_of(choice: Choice, at: float = 0.0) -> Decision:
     """``at``: seconds since the job's start."""
     inputs = dict(choice.inputs)
-    return Decision(at=at, what="runner", inputs=inputs, rule=choice.rule, result=choice.runner, reason=choice.reason)
+    reason = f"{choice.runner}: {choice.reason}"
+    return Decision(at=at, what="runner", inputs=inputs, rule=choice.rule, result=choice.runner, reason=reason)

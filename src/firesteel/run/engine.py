@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,8 @@ from firesteel.run.reading import read
 from firesteel.run.statement import Statement
 
 BATCH_ROWS = 1 << 16
+_AGAIN = 0.02
+"""Seconds between two interruptions of one statement."""
 
 
 class DriverEngine:
@@ -35,8 +39,8 @@ class DriverEngine:
         self._connection: Any = None
         self._given: tuple[int, int] = (0, 0)
         self._marks = FileMarks(())
-        self._folder = ""
-        self._owner = 0
+        self._folder, self._numbers = "", count()
+        os.register_at_fork(after_in_child=self._abandon)
 
     @contextmanager
     def cursor(self, memory: int, threads: int, files: Collection[str]) -> Generator[Any]:
@@ -44,8 +48,6 @@ class DriverEngine:
 
         Raises EngineStop where there is no engine."""
         with self._lock:
-            if self._owner != os.getpid():  # a fork has none of the threads
-                self._connection, self._owner, self._folder = None, os.getpid(), ""
             if self._connection is None or self._given != (memory, threads) or not self._marks.hold(files):
                 self._connect(memory, threads, files)
             connection: Any = self._connection
@@ -60,14 +62,19 @@ class DriverEngine:
         with self._lock:
             self._connection = None
 
+    def _abandon(self) -> None:
+        """Makes the engine of a fork a new one. The inherited one has lost its threads: to close it, even at the exit, is a crash."""
+        if self._connection is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._lock, self._connection, self._folder = threading.Lock(), None, ""
+
     def _connect(self, memory: int, threads: int, files: Collection[str]) -> None:
         if not self._folder:
             self._folder = tempfile.mkdtemp(prefix="firesteel-engine-")
             atexit.register(_remove, self._folder, os.getpid())
         try:
-            self._connection = connect(
-                threads=threads, memory_limit=f"{memory}B", temp_directory=tempfile.mkdtemp(dir=self._folder)
-            )
+            spilled = f"{self._folder}/{next(self._numbers)}"  # the engine makes it, and so removes it with itself
+            self._connection = connect(threads=threads, memory_limit=f"{memory}B", temp_directory=spilled)
         except ImportError as error:
             raise EngineStop(Stop.ENGINE, f"{error}.") from error
         self._given, self._marks = (memory, threads), FileMarks(files)
@@ -93,19 +100,20 @@ class Running:
         self._cursor, self._statement, self._threads, self._most = cursor, statement, threads, most
         self._batches: list[pa.RecordBatch] = []
         self._error: BaseException | None = None
-        self._done = threading.Event()
+        self._done, self._woken = threading.Event(), threading.Event()
         self._interrupted = False
         self._thread = threading.Thread(target=self._run, name="firesteel-query", daemon=True)
 
     def wait(self, schema: pa.Schema) -> pa.Table:
         """The rows, under the names and types of ``schema``. Raises EngineStop, and TooManyBytes."""
-        self._thread.start()
         try:
-            self._done.wait()
+            self._thread.start()
+            self._woken.wait()
         except BaseException:  # Ctrl-C
             self.interrupt()
-            self._done.wait()
+            self._end()
             raise
+        self._end()
         if self._error is not None:
             raise self._error
         return pa.Table.from_batches([conformed(batch, schema) for batch in self._batches], schema)
@@ -113,8 +121,13 @@ class Running:
     def interrupt(self) -> None:
         """Ends it, from any thread, with an EngineStop of the kind INTERRUPTED."""
         self._interrupted = True
-        with suppress(Exception):  # it has ended
-            self._cursor.interrupt()
+        self._woken.set()
+
+    def _end(self) -> None:
+        """Waits until the thread has ended. Where it was interrupted, asks again: the engine forgets what it is asked between two queries."""
+        while self._thread.is_alive() and not self._done.wait(_AGAIN if self._interrupted else None):
+            with suppress(Exception):  # it has ended
+                self._cursor.interrupt()
 
     def _run(self) -> None:
         import duckdb
@@ -128,6 +141,7 @@ class Running:
             self._error = error
         finally:
             self._done.set()
+            self._woken.set()
 
     def _compute(self, failed: list[BaseException]) -> None:
         given = self._statement

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,10 +33,12 @@ _LEAST = 32 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose query it is. ``group``: Spark's job group of the thread that asks, None: none; ``tags``: its job tags."""
+    """Whose query it is: the session, and for the thread that asks Spark's job group (None: none), its job tags and its tags in the session."""
 
+    session: Any = None
     group: str | None = None
     tags: frozenset[str] = frozenset()
+    session_tags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

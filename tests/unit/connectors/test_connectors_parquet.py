@@ -210,6 +210,14 @@ def test_files_whose_schemas_look_alike_are_told_apart(tmp_path):
     assert plain == [number % 3 != 1 for number in range(30)]
 
 
+@pytest.mark.parametrize("other", ["a", "file_row_number"])
+def test_no_other_reader_gets_a_file_with_a_column_that_it_takes_for_another_one(tmp_path, other):
+    pq.write_table(pa.table({other: [1, 2], "A": [3, 4]}), tmp_path / "a.parquet")
+    source = ParquetSource(tmp_path).push_down(["A"], None)
+    assert source.files([split.payload for split in source.list_splits(1)]) is None
+    assert read_all(source).to_pydict() == {"A": [3, 4]}
+
+
 def test_of_many_files_the_first_damaged_one_is_named(tmp_path, table):
     for number in range(150):
         pq.write_table(table.slice(number, 1), tmp_path / f"{number:03d}.parquet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firesteel.options import Options
-from firesteel.run.choose import choose
+from firesteel.run.choose import choose, decision_of
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -30,6 +30,7 @@ def test_the_first_rule_that_answers_decides(mode, options, nbytes, memory, runn
     )
     assert (choice.runner, choice.rule) == (runner, rule)
     assert choice.inputs["bytes"] == nbytes
+    assert decision_of(choice).reason.startswith(f"{runner}: ")  # all that explain shows
 
 
 @pytest.mark.parametrize(("estimate", "runner"), [(16 * MIB - 1, "Spark"), (16 * MIB, "stages")])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,15 +71,43 @@ def test_an_interrupt_ends_a_statement_and_no_other_one(engine):
     assert ends == [Stop.INTERRUPTED]
 
 
+class InterruptedAtOnce:
+    """A cursor whose statement is interrupted right before the engine begins with it."""
+
+    def __init__(self, cursor):
+        self._cursor, self.running = cursor, None
+
+    def __getattr__(self, name):
+        return getattr(self._cursor, name)
+
+    def sql(self, text):
+        self.running.interrupt()
+        return self._cursor.sql(text)
+
+
+def test_an_interrupt_is_not_lost_where_the_engine_begins(engine):
+    with engine.cursor(MEMORY, 2, ()) as cursor:
+        at = InterruptedAtOnce(cursor)
+        at.running = Running(at, statement(FOREVER), 2, 1 << 40)
+        with pytest.raises(EngineStop) as caught:
+            at.running.wait(NUMBERS)
+    assert caught.value.kind is Stop.INTERRUPTED
+
+
 def test_rows_beyond_the_limit_end_it(engine):
     with pytest.raises(TooManyBytes):
         ran(engine, "SELECT range FROM range(10000000)", most=1 << 20)
 
 
-def test_what_does_not_fit_in_memory_is_spilled_three_times(engine):
+def test_what_does_not_fit_in_memory_is_spilled_three_times():
+    engine = DriverEngine()
     text = "SELECT n FROM (SELECT range AS n, repeat('x', 60) || range AS s FROM range(4000000)) ORDER BY s DESC LIMIT 1 OFFSET 3999990"
     for _ in range(3):
         assert ran(engine, text, memory=64 << 20).num_rows == 1
+    folder = Path(engine._folder)
+    assert list(folder.iterdir())
+    engine.forget()
+    assert not list(folder.iterdir())
 
 
 def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
@@ -85,6 +116,26 @@ def test_a_file_that_is_written_again_is_read_again(engine, tmp_path):
         pq.write_table(pa.table({"n": [number]}), path)
         text = f"SELECT n FROM read_parquet('{path}')"
         assert ran(engine, text, files=(path,)).to_pylist() == [{"n": number}]
+
+
+def test_a_fork_has_an_engine_of_its_own_and_ends(tmp_path):
+    script = (
+        "import os, pathlib, sys, pyarrow as pa\n"
+        "from firesteel.run.engine import ENGINE, Running\n"
+        "from firesteel.run.statement import Statement\n"
+        "def ran():\n"
+        f"    with ENGINE.cursor({MEMORY}, 2, ()) as cursor:\n"
+        "        one = Statement('SELECT count(*) FROM range(1000000)', {}, {}, {}, frozenset(), 0)\n"
+        "        return str(Running(cursor, one, 2, 1 << 40).wait(pa.schema([('n', pa.int64())])).to_pylist())\n"
+        "ran()\n"
+        "fork = os.fork()\n"
+        "if not fork:\n"
+        "    pathlib.Path('rows').write_text(ran())\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(fork, 0)[1] == 0\n"
+        "assert ran() == pathlib.Path('rows').read_text() == \"[{'n': 1000000}]\"\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
 
 
 def test_many_threads_ask_at_once(engine):

@@ -14,7 +14,7 @@ from firesteel.api.acceleration import hooks
 from firesteel.api.acceleration.actions import ACTIONS
 from firesteel.api.acceleration.commands import COMMANDS
 from firesteel.api.acceleration.hooks import Action
-from firesteel.api.acceleration.in_process import CANCELLING
+from firesteel.api.acceleration.in_process import CANCELLING, INTERRUPTING
 from firesteel.api.acceleration.record import Record, script_name
 from firesteel.api.acceleration.takeover import Takeover
 from firesteel.api.acceleration.writes import WRITES, WRITES_TO
@@ -102,7 +102,7 @@ def _hooks() -> dict[tuple[type, str], Action]:
         DataFrame: ACTIONS,
         DataFrameWriter: WRITES,
         DataFrameWriterV2: WRITES_TO,
-        SparkSession: COMMANDS,
+        SparkSession: COMMANDS | INTERRUPTING,
         SparkContext: CANCELLING,
     }
     return {(owner, name): action for owner, table in tables.items() for name, action in table.items()}

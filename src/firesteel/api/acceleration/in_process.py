@@ -62,12 +62,18 @@ class Chosen:
         Raises what the runner raises, JobExecutionError for too many bytes.
         """
         from firesteel.spark.session.sessions import own_interrupts
+        from firesteel.spark.session.versions import session_tags
         from firesteel.spark.storage.directories import new_job_id
 
         if self.statement is None or self.choice.runner != "in process":
             return self.choice
         options, context = environment.options, environment.spark.sparkContext
-        caller = Caller(context.getLocalProperty("spark.jobGroup.id"), frozenset(context.getJobTags()))
+        caller = Caller(
+            environment.spark,
+            context.getLocalProperty("spark.jobGroup.id"),
+            frozenset(context.getJobTags()),
+            session_tags(environment.spark),
+        )
         most = _WRITTEN_BYTES if written else options[MAX_COLLECT_BYTES]
         try:
             with own_interrupts():
@@ -85,32 +91,25 @@ class Chosen:
         return Choice("stages", rule, reason, self.choice.inputs)
 
 
-def _cancelling(of: Callable[[Caller, Any], bool]) -> Action:
-    """``of``: takes the first argument. Spark's own jobs are cancelled as well."""
+def _cancelling(of: Callable[[Caller, Any, Any], bool]) -> Action:
+    """``of``: takes a query's caller, the object that is asked to cancel, and the first argument. Spark's own jobs are cancelled as well."""
 
-    def cancel(_active: Any, _original: Action, _target: Any, *args: Any, **kwargs: Any) -> Any:
+    def cancel(_active: Any, _original: Action, target: Any, *args: Any, **kwargs: Any) -> Any:
         named = next(iter((*args, *kwargs.values())), None)
-        runner.cancel(lambda caller: of(caller, named))
+        runner.cancel(lambda caller: of(caller, target, named))
         return SPARKS
 
     return cancel
 
 
-def _of_group(caller: Caller, group: Any) -> bool:
-    return caller.group == group
-
-
-def _of_tag(caller: Caller, tag: Any) -> bool:
-    return tag in caller.tags
-
-
-def _any(_caller: Caller, _: Any) -> bool:
-    return True
-
-
 CANCELLING: dict[str, Action] = {
-    "cancelJobGroup": _cancelling(_of_group),
-    "cancelJobsWithTag": _cancelling(_of_tag),
-    "cancelAllJobs": _cancelling(_any),
+    "cancelJobGroup": _cancelling(lambda caller, _, group: caller.group == group),
+    "cancelJobsWithTag": _cancelling(lambda caller, _, tag: tag in caller.tags),
+    "cancelAllJobs": _cancelling(lambda _caller, _context, _none: True),
 }
 """Of a SparkContext."""
+INTERRUPTING: dict[str, Action] = {
+    "interruptAll": _cancelling(lambda caller, session, _: caller.session is session),
+    "interruptTag": _cancelling(lambda caller, session, tag: caller.session is session and tag in caller.session_tags),
+}
+"""Of a SparkSession."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -424,14 +425,19 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _are_plain(footers: Sequence[Footer], wanted: pa.Schema) -> Iterator[bool]:
-    """For each file, True if it has all columns, in these very types, and every reader makes the same of them."""
+    """For each file, True if it has all columns, in these very types, and every reader makes the same of them.
+
+    The engine takes ``a`` and ``A`` for one column, and has a column ``file_row_number`` of its own."""
     plain = all(map(_is_plain, wanted.types))
     names, last, fits = set(wanted.names), None, False
     for footer in footers:
         if plain and (last is None or not footer.schema.equals(last)):  # neighbours mostly have one schema
             last = footer.schema
             there = {field.name: plain_type(field.type) for field in last}
-            fits = all(there.get(field.name) == field.type for field in wanted)
+            known = Counter(name.lower() for name in there)
+            fits = "file_row_number" not in known and all(
+                there.get(field.name) == field.type and known[field.name.lower()] == 1 for field in wanted
+            )
         times = footer.times
         yield fits and all(names.isdisjoint(others) for others in (times.int96, times.ends, times.rebased))
 

@@ -147,6 +147,13 @@ def dataframe_of_plan(plan: Any, session: Any) -> Any:
     return dataframe_of(java, session)
 
 
+def session_tags(session: Any) -> frozenset[str]:
+    """The session's tags for this thread. ``getTags`` makes a call for each of them. Before Spark 4 there are none."""
+    if not _takes_tables():
+        return frozenset()
+    return frozenset(filter(None, str(session._jsparkSession.getTags().mkString(",")).split(",")))
+
+
 def check_frames(session: Any) -> None:
     """Raises UsageError where this Spark cannot hand a DataFrame's rows over as Arrow, for want of pandas or of an older Java.
 

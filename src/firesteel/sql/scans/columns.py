@@ -38,6 +38,8 @@ def columns_of(files: Expr, chosen: list[Expr], exact: bool) -> Columns:
     data = {_key(name, exact): (name, default) for name, default in files["data"]}
     if len(data) < len(files["data"]) or len({one.id for one in chosen}) < len(chosen):
         raise Unsupported("columns that differ by case alone, or one twice")
+    if len({one["name"].lower() for one in chosen}) < len(chosen):
+        raise Unsupported("columns that differ by case alone")  # the engine takes them for one
     wanted: list[tuple[str, Any, str]] = []
     own: list[DataColumn] = []
     kinds: dict[str, str] = {}
