@@ -12,6 +12,7 @@ import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +21,12 @@ from firesteel.engine.connection import connect, register, stop_of
 from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
 from firesteel.errors import EngineStop, Stop
+from firesteel.journal.locks import hold, is_held
 from firesteel.run.reading import read
 from firesteel.run.statement import Statement
 
 BATCH_ROWS = 1 << 16
+_FOLDERS, _LOCK = "firesteel-engine-", "lock"
 _AGAIN = 0.02
 """Seconds between two interruptions of one statement."""
 
@@ -70,14 +73,26 @@ class DriverEngine:
 
     def _connect(self, memory: int, threads: int, files: Collection[str]) -> None:
         if not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="firesteel-engine-")
-            atexit.register(_remove, self._folder, os.getpid())
+            self._folder = _new_folder()
         try:
             spilled = f"{self._folder}/{next(self._numbers)}"  # the engine makes it, and so removes it with itself
             self._connection = connect(threads=threads, memory_limit=f"{memory}B", temp_directory=spilled)
         except ImportError as error:
             raise EngineStop(Stop.ENGINE, f"{error}.") from error
         self._given, self._marks = (memory, threads), FileMarks(files)
+
+
+def _new_folder() -> str:
+    """A folder for what spills. It goes with the process; those of processes that were killed go now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*"):
+        if is_held(left / _LOCK) is False:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=_FOLDERS)
+    made = f"{folder}/.{_LOCK}"
+    hold(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+    os.rename(made, f"{folder}/{_LOCK}")  # noqa: PTH104 - a sweep sees no lock that is not held
+    atexit.register(_remove, folder, os.getpid())
+    return folder
 
 
 def _remove(folder: str, owner: int) -> None:

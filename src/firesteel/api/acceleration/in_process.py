@@ -24,7 +24,7 @@ from firesteel.run.statement import Statement, statement_of
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.takeover import TakenOver
 
-_WRITTEN_BYTES = 256 << 20
+_WRITTEN_BYTES = 64 << 20
 """Most bytes of rows that go from this process to Spark's writer."""
 
 

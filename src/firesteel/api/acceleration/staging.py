@@ -16,8 +16,6 @@ from firesteel.sql.plans.versions import checked_version
 
 _AROUND = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
 """Operators that only say in how many files, and which, rows are written: Spark applies them to what we have computed."""
-_PARTITION_BYTES = 64 << 20
-"""Of rows that come from the driver."""
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Query:
     def of_table(self, rows: pa.Table) -> Any:
         """The query's DataFrame with these rows, which it holds itself."""
         frame = local_dataframe(rows, spark_schema(rows.schema), self.frame.sparkSession)
-        return self.over(frame.coalesce(-(-max(rows.nbytes, 1) // _PARTITION_BYTES)))
+        return self.over(frame.coalesce(1))
 
     def over(self, rows: Any) -> Any:
         """The query's DataFrame with the rows of another one."""
