@@ -169,6 +169,8 @@ def _rounds(node: Expr) -> bool:
 
 def _casts(node: Expr) -> bool:
     kind = node["child"].type
+    if decimal_of(node.type) and node["child"].cls == "Divide" and _of_digits(node["child"]["left"], "Average"):
+        return False  # an average of short decimals fits in their type, and Spark casts it to one with four digits more
     if node.type in ("timestamp", "timestamp_ntz") and kind in ("date", "timestamp", "timestamp_ntz"):
         return True  # beyond the year 294247, in every mode
     return _is_ansi(node) and not _fits(kind, node.type)
@@ -212,9 +214,21 @@ def _adds_up(node: Expr) -> bool:
     if kind in FLOATS:
         return False
     if kind in INTEGERS:
-        return node.cls == "Sum" and kind == "long" and _is_ansi(node)
+        return node.cls == "Sum" and kind == "long" and _is_ansi(node) and node["child"].cls != "UnscaledValue"
     found = decimal_of(kind)
     return found is None or found[0] > 28
+
+
+def _makes_decimals(node: Expr) -> bool:
+    """Spark adds up the digits of decimals of at most eight, and the type of the sum has ten more."""
+    return not _of_digits(node["child"], "Sum")
+
+
+def _of_digits(node: Expr, name: str) -> bool:
+    """Return whether this is the aggregate ``name`` of the digits of decimals."""
+    inner = node["windowFunction"] if node.cls == "WindowExpression" else node
+    function = inner["aggregateFunction"] if inner.cls == "AggregateExpression" else None
+    return function is not None and function.cls == name and function["child"].cls == "UnscaledValue"
 
 
 def _fails_on_error(node: Expr) -> bool:
@@ -238,6 +252,7 @@ _SOMETIMES: dict[str, Callable[[Expr], bool]] = {
     "Cast": _casts,
     "Sum": _adds_up,
     "Average": _adds_up,
+    "MakeDecimal": _makes_decimals,
     "GetArrayItem": _fails_on_error,
     "SpecifiedWindowFrame": _is_moved,
 }

@@ -58,8 +58,9 @@ def _product(x: Expressions, n: Expr) -> str:
     (p1, s1), (p2, s2), _ = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
     if s1 + s2 > 38:
         raise Unsupported("a product of decimals with over 38 decimal places is not taken over")
-    if p1 + p2 > 18:  # else the engine may multiply in 64 bits; it raises where 128 do not suffice
-        return f"CAST(CAST({x.text(a)} AS DECIMAL(38,{s1})) * CAST({x.text(b)} AS DECIMAL(38,{s2})) AS {engine_type(n.type)})"
+    if p1 + p2 > 18:  # else the engine may multiply in 64 bits, as it does where no operand has more than 18 digits
+        most = max(p1, 19) if max(p1, 19) + p2 <= 38 else 38  # with 38 it raises where 128 bits do not suffice
+        return f"CAST(CAST({x.text(a)} AS DECIMAL({most},{s1})) * {x.text(b)} AS {engine_type(n.type)})"
     return f"CAST({x.text(a)} * {x.text(b)} AS {engine_type(n.type)})"
 
 

@@ -58,7 +58,7 @@ def in_wider(kind: Any, text: Callable[[str], str]) -> str:
 
 def undivided(conditions: list[str]) -> str:
     """Conditions that all hold, as one that the engine does not take apart: each is computed where none before it is false."""
-    whens = " ".join(f"WHEN NOT {one} THEN false" for one in conditions)
+    whens = " ".join(f"WHEN NOT {one} THEN false" for one in conditions[:-1] or conditions)
     return f"(CASE {whens} ELSE {' AND '.join(conditions)} END)"
 
 
