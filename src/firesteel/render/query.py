@@ -27,7 +27,7 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import engine_type, fields_of
 from firesteel.render.expressions.generators import lists
-from firesteel.render.expressions.grouping import Grouping, group_columns
+from firesteel.render.expressions.grouping import Grouping, group_columns, grouping_sets
 from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text
@@ -156,17 +156,23 @@ def _generate(query: Query, relation: Generate) -> str:
 
 
 def _aggregate(query: Query, relation: Aggregate) -> str:
-    x, before = Expressions(), relation.child.columns
-    groups, kinds, texts = group_columns(relation.groups, x, query.names)
+    x, sets = Expressions(), grouping_sets(relation)
+    child, keys = (relation.child, relation.groups) if sets is None else (sets.rows, sets.keys)
+    before = child.columns
+    groups, kinds, texts = group_columns(keys, x, query.names)
+    by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
+    if sets is not None:
+        chosen = ", ".join(f"({', '.join(groups[same(key)] for key in one)})" for one in sets.sets)
+        by = f" GROUP BY GROUPING SETS ({chosen}) HAVING count(*) > 0"  # of no rows there is no group
+        groups.update({same(one): sets.number(constants, groups, x) for one, constants in sets.numbers})
     grouping = Grouping(query.names, x, groups, parted=False)
     behind = Expressions(grouping.given)
     items = [
         f"CAST({behind.text(one)} AS {engine_type(relation.columns[n])}) AS {n}" for n, one in relation.items.items()
     ]
     if not kinds and not grouping.found:  # one row of constants, whatever the input has; it is read all the same
-        return f"SELECT {', '.join(items)} FROM (SELECT count(*) FROM {query.settled(relation.child)}) {query.names.new('t')}"
-    rows = _beside(query, query.rows(relation.child), {n: text for n, text in texts.items() if n not in before})
-    by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
+        return f"SELECT {', '.join(items)} FROM (SELECT count(*) FROM {query.settled(child)}) {query.names.new('t')}"
+    rows = _beside(query, query.rows(child), {n: text for n, text in texts.items() if n not in before})
     return f"SELECT {', '.join(items)} FROM {rows}{by}"
 
 

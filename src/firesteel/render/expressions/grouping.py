@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.plan.expr import Expr, same
-from firesteel.plan.relation import Columns, Names
+from firesteel.plan.expr import Expr, attributes, same, walk
+from firesteel.plan.relation import Aggregate, Columns, Expand, Names, Project, Relation
 from firesteel.plan.types import FLOATS, checked
 from firesteel.render.expressions.aggregates import (
     Parts,
@@ -35,6 +35,74 @@ def group_columns(
         columns[same(one)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
     return columns, kinds, texts
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingSets:
+    """What groups rows in several ways at once: ``rows`` by those of the ``keys`` that are in one of the ``sets``.
+
+    ``numbers``: columns with a constant for each of the sets, in their order.
+    """
+
+    rows: Relation
+    keys: tuple[Expr, ...]
+    sets: tuple[tuple[Expr, ...], ...]
+    numbers: tuple[tuple[Expr, tuple[Expr, ...]], ...]
+
+    def number(self, constants: Sequence[Expr], columns: Mapping[Any, str], x: Expressions) -> str:
+        """The text of such a column. ``columns``: of the keys."""
+        names = [columns[same(key)] for key in self.keys]
+        whens: list[str] = []
+        for chosen, constant in zip(self.sets, constants, strict=True):
+            kept = {columns[same(key)] for key in chosen}
+            mask = sum(1 << i for i, name in enumerate(reversed(names)) if name not in kept)
+            whens.append(f"WHEN {mask} THEN {x.text(constant)}")
+        return f"(CASE GROUPING({', '.join(names)}) {' '.join(whens)} END)"
+
+
+def grouping_sets(relation: Aggregate) -> GroupingSets | None:
+    """The aggregation of a ROLLUP, a CUBE or GROUPING SETS, of which Spark makes one of rows that are each there once for each set.
+
+    None: it is another one.
+    """
+    expand = relation.child
+    if not isinstance(expand, Expand) or any(one.cls != "AttributeReference" for one in relation.groups):
+        return None
+    values = dict(zip(expand.columns, zip(*expand.ways, strict=True), strict=True))
+    if not {one.id for one in relation.groups} <= set(values):
+        return None
+    items: dict[str, Expr] = {}
+    numbers: list[tuple[Expr, tuple[Expr, ...]]] = []
+    keys: list[Expr] = []
+    for one in relation.groups:
+        of_ways = values.pop(one.id)
+        known = [value for value in of_ways if value.cls != "Literal"]
+        if not known:
+            numbers.append((one, of_ways))
+        elif len(set(map(same, known))) > 1 or any(v.cls == "Literal" and v["value"] is not None for v in of_ways):
+            return None
+        else:
+            items[one.id] = known[0]
+            keys.append(one)
+    for name, of_ways in values.items():
+        if len(set(map(same, of_ways))) > 1:
+            return None
+        items[name] = of_ways[0]
+    names = {key.id for key in keys}
+    ways = [dict(zip(expand.columns, way, strict=True)) for way in expand.ways]
+    sets = tuple(tuple(key for key in keys if way[key.id].cls != "Literal") for way in ways)
+    rows = Project(expand.child, items)
+    fits = (
+        len({same(items[name]) for name in names}) == len(keys)
+        and len({tuple(key.id for key in one) for one in sets}) == len(sets)
+        and all(rows.columns[name] == expand.columns[name] for name in items)
+        and all(names.isdisjoint(attributes(one)) for one in _aggregates(relation))  # there they are null for some sets
+    )
+    return GroupingSets(rows, tuple(keys), sets, tuple(numbers)) if keys and fits else None
+
+
+def _aggregates(relation: Aggregate) -> list[Expr]:
+    return [part for item in relation.items.values() for part in walk(item) if part.cls == "AggregateExpression"]
 
 
 @dataclass(slots=True)
