@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any
 
 
@@ -113,7 +114,8 @@ def column(id: str, kind: Any) -> Expr:
 def replaced(value: Any, by: Callable[[Expr], Expr | None]) -> Any:
     """An expression, or a list of them, with some parts replaced. ``by``: what takes a part's place; None: it is looked into."""
     if isinstance(value, list):
-        return [replaced(one, by) for one in value]
+        items = [replaced(one, by) for one in value]
+        return value if all(map(is_, items, value)) else items
     if not isinstance(value, Expr):
         return value
     other = by(value)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.plan.expr import Expr
+from firesteel.plan.expr import Expr, walk
+from firesteel.plan.raising import any_raises
 from firesteel.plan.types import arrow_type, carried
 
 Columns = dict[str, Any]
@@ -36,6 +37,16 @@ class Relation:
     def expressions(self) -> tuple[Expr, ...]:
         """Those that it computes itself."""
         return ()
+
+    @cached_property
+    def may_raise(self) -> bool:
+        """Computing them may raise an error of Spark's."""
+        return any_raises(self.expressions)
+
+    @cached_property
+    def subqueries(self) -> tuple[Relation, ...]:
+        """The plans of the subqueries in its expressions."""
+        return tuple(part["plan"] for one in self.expressions for part in walk(one) if part.cls == "ScalarSubquery")
 
 
 def typed(items: Mapping[str, Expr]) -> Columns:

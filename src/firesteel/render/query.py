@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported, attributes, column, same
-from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.raising import may_raise
 from firesteel.plan.relation import (
     Aggregate,
     Expand,
@@ -47,7 +48,29 @@ class Query:
     """Queries that are to run first, each as a table of this name, in order. What may raise an error of Spark's is one where rows are dropped
     above it: no rule of the engine's optimiser drops rows of another statement."""
     _tables: dict[Relation, str] = field(default_factory=dict)
+    _raised: set[str] = field(default_factory=set)
+    """Those of them that may raise."""
     _raising: dict[Relation, bool] = field(default_factory=dict)
+
+    def statements(self, text: str) -> tuple[dict[str, str], str]:
+        """The queries that are to run before ``text``, and this one.
+
+        What may not raise, and only one of them reads, is a part of that one: the engine then stores no more of it than is read.
+        """
+        texts, parts, within = {**self.before, "": text}, dict[str, list[str]](), dict[str, str]()
+        for name in reversed(self.before):
+            readers = {within.get(one, one) for one, its in texts.items() if name in _TABLE.findall(its)}
+            if name not in self._raised and len(readers) == 1:
+                (within[name],) = readers
+                parts.setdefault(within[name], []).insert(0, name)
+        whole = {
+            name: f"WITH {', '.join(f'{part} AS MATERIALIZED ({texts[part]})' for part in parts[name])} {its}"
+            if name in parts
+            else its
+            for name, its in texts.items()
+            if name not in within
+        }
+        return whole, whole.pop("")
 
     def text(self, relation: Relation) -> str:
         """Raises Unsupported."""
@@ -76,12 +99,14 @@ class Query:
             text = self.text(relation)
             self._tables[relation] = name = self.names.new("first")
             self.before[name] = text
+            if self.raises(relation):
+                self._raised.add(name)
         return self._tables[relation]
 
     def raises(self, relation: Relation) -> bool:
         """Return whether computing the rows may raise an error of Spark's that the queries before it would not have raised."""
         if relation not in self._raising:
-            own = any_raises(relation.expressions)
+            own = relation.may_raise
             self._raising[relation] = own or (
                 not isinstance(relation, _DROPS) and any(map(self.raises, relation.children))
             )
@@ -97,6 +122,7 @@ class Query:
         return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
 
 
+_TABLE = re.compile(r"first_\d+")
 _DROPS = (Filter, Limit, Join, Generate, Shared)
 """Have rows that may raise computed before them."""
 

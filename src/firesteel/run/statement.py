@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from firesteel.connectors.base import Source, Split
-from firesteel.engine.files import identifier, scan_of
+from firesteel.engine.files import FileRows, identifier, scan_of
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
+from firesteel.plan.rules import optimise
+from firesteel.plan.rules.facts import Facts
 from firesteel.render.query import Query
 from firesteel.run.reading import SPLIT_BYTES
 from firesteel.task.program import FileSource
@@ -33,9 +35,23 @@ class Statement:
     nbytes: int
 
 
+_Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
+"""Of a source. No files: the engine cannot read them itself."""
+
+
+def _rows_of(source: Source) -> _Rows:
+    if isinstance(source, FileSource):
+        splits = source.list_splits(_WHOLE)
+        parts = source.files([split.payload for split in splits])
+        if parts is not None:
+            return splits, parts
+    return source.list_splits(SPLIT_BYTES), None
+
+
 def statement_of(relation: Relation, columns: list[str]) -> Statement:
     """The statement that gives these columns of a relation. Raises Unsupported where a stage has to compute some of it."""
     names, tables = Names(), dict[str, pa.Table]()
+    found: dict[Scan, _Rows] = {}
     sources = dict[str, tuple[Source, Sequence[Split]]]()
     files: set[str] = set()
     total = 0
@@ -45,17 +61,26 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
         tables[name] = rows
         return name
 
+    def rows(scan: Scan) -> _Rows:
+        if scan not in found:
+            found[scan] = _rows_of(scan.source)
+        return found[scan]
+
+    def same(scan: Scan) -> Hashable | None:
+        parts = rows(scan)[1]
+        return None if parts is None else tuple((part.path, part.ranges) for part in parts)
+
+    def count(scan: Scan) -> int | None:
+        parts = rows(scan)[1]
+        return None if parts is None else sum(part.count for part in parts)
+
     def read(leaf: Leaf) -> str:
         nonlocal total
         if isinstance(leaf, Values):
             return table(leaf.rows)
         if not isinstance(leaf, Scan):
             raise Unsupported("Spark computes a part of it")
-        by_engine, source = isinstance(leaf.source, FileSource), leaf.source
-        splits = source.list_splits(_WHOLE if by_engine else SPLIT_BYTES)
-        parts = source.files([split.payload for split in splits]) if by_engine else None
-        if by_engine and parts is None:
-            splits = source.list_splits(SPLIT_BYTES)
+        source, (splits, parts) = leaf.source, rows(leaf)
         if not splits:
             return table(source.schema.empty_table())
         total += sum(split.bytes for split in splits)
@@ -68,5 +93,6 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
 
     query = Query(read, names)
     items = ", ".join(f"{column} AS {identifier(str(i))}" for i, column in enumerate(columns))
-    text = f"SELECT {items} FROM {query.rows(relation)}"
-    return Statement(text, query.before, tables, sources, frozenset(files), total)
+    text = f"SELECT {items} FROM {query.rows(optimise(relation, Facts(same, count, names)))}"
+    first, text = query.statements(text)
+    return Statement(text, first, tables, sources, frozenset(files), total)
