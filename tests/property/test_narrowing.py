@@ -111,7 +111,7 @@ def test_a_query_that_reads_the_files_itself_gives_every_row_that_matches(tmp_pa
 
 def test_a_query_is_told_of_two_sides(tmp_path):
     source = table_of(tmp_path / "a.parquet")
-    query = SqlFragment("rows", "SELECT a FROM (SELECT * FROM input) t", source.schema, pa.schema({"a": pa.int64()}))
+    query = SqlFragment("rows", "SELECT c0 FROM (SELECT * FROM input) t", source.schema, pa.schema({"a": pa.int64()}))
     both = RuntimeFilter(2, 1, 1, ("k", "l"), ("a", "b"))
     sides = [Keys(both, pa.table({"k": range(200), "l": [3] * 200}), False)]
     sides += [Keys(FILTER, pa.table({"k": range(100, 400)}), True)]
@@ -124,7 +124,7 @@ def test_a_query_is_told_of_two_sides(tmp_path):
 def test_operators_that_came_while_the_keys_were_read_stay(tmp_path, takes_keys):
     """The vertex absorbed a join meanwhile."""
     source = table_of(tmp_path / "a.parquet")
-    query = SqlFragment("rows", "SELECT a FROM input", source.schema, pa.schema({"a": pa.int64()}))
+    query = SqlFragment("rows", "SELECT c0 FROM input", source.schema, pa.schema({"a": pa.int64()}))
     keys = Keys(FILTER, pa.table({"k": [105, 3999]}), False)
     found = narrowed(source, source.list_splits(1), [keys], 1, takes_keys=takes_keys)
     grown = found.program(VertexProgram(SourceHead(source), (query, Limit("limit", 5)), ()))

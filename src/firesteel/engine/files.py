@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 _OPTIONS = "hive_partitioning=false, can_have_nan=true"
 """Nothing is read out of paths; and statistics say nothing of NaN, which is greater than all else."""
@@ -22,10 +24,10 @@ class FileRows:
     nbytes: int
 
 
-def scan_of(parts: Sequence[FileRows], columns: Sequence[str]) -> str:
-    """A query on the rows of these parts. It names files whole where all their rows are wanted; of others it has a branch whose condition
+def scan_of(parts: Sequence[FileRows], columns: Mapping[str, str]) -> str:
+    """A query on the rows of these parts. ``columns``: by name in the files that in the query. It names files whole where all their rows are wanted; of others it has a branch whose condition
     leaves out row groups by their numbers of rows."""
-    chosen = f"SELECT {', '.join(map(identifier, columns))} FROM read_parquet"
+    chosen = f"SELECT {', '.join(f'{identifier(there)} AS {name}' for there, name in columns.items())} FROM read_parquet"
     whole = [literal(part.path) for part in parts if not part.ranges]
     texts = [f"{chosen}([{', '.join(whole)}], {_OPTIONS})"] if whole else []
     by_file: dict[str, list[tuple[int, int]]] = {}
@@ -57,6 +59,16 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
         else:
             lists.append([(begin, end)])
     return lists
+
+
+def by_place(schema: pa.Schema) -> tuple[str, ...]:
+    """Names of columns for a query, by their places: the engine takes names that differ by case for the same."""
+    return tuple(f"c{place}" for place in range(len(schema)))
+
+
+def placed(schema: pa.Schema) -> pa.Schema:
+    """The same under these names."""
+    return pa.schema([field.with_name(name) for field, name in zip(schema, by_place(schema), strict=True)])
 
 
 def identifier(name: str) -> str:

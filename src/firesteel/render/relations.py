@@ -13,18 +13,18 @@ from firesteel.plan.relation import (
     Names,
     Scan,
 )
-from firesteel.plan.types import FLOATS, checked, engine_type, quoted
+from firesteel.plan.types import FLOATS, checked, engine_type
 from firesteel.render.expressions.nested.fitting import fitted
 from firesteel.render.expressions.texts import undivided
 from firesteel.render.expressions.translator import Expressions
 
 
 def scan_items(relation: Scan) -> str:
-    """What is selected of a source's columns; of a nested one those fields that are wanted."""
+    """What is selected of a source's columns, which are named by their places; of a nested one those fields that are wanted."""
     items: list[str] = []
     for column, kind in relation.columns.items():
-        text = quoted(relation.names[column])
-        there = relation.source.schema.field(relation.names[column]).type
+        place = relation.source.schema.get_field_index(relation.names[column])
+        text, there = f"c{place}", relation.source.schema.field(place).type
         items.append(f"{fitted(text, there, kind) if isinstance(kind, dict) else text} AS {column}")
     return ", ".join(items)
 

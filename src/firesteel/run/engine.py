@@ -20,6 +20,7 @@ import pyarrow as pa
 from firesteel.engine.connection import connect, register, stop_of
 from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
+from firesteel.engine.files import placed
 from firesteel.errors import EngineStop, Stop
 from firesteel.journal.locks import hold, is_held
 from firesteel.run.reading import read
@@ -162,7 +163,7 @@ class Running:
         given = self._statement
         self._cursor.execute("PRAGMA enable_profiling = 'no_output'")
         inputs = {
-            name: (source.schema, read(source, splits, self._threads))
+            name: (placed(source.schema), read(source, splits, self._threads))
             for name, (source, splits) in given.sources.items()
         }
         register(self._cursor, inputs, given.tables, failed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from firesteel.connectors.base import Source, Split
-from firesteel.engine.files import FileRows, identifier, scan_of
+from firesteel.engine.files import FileRows, by_place, identifier, scan_of
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
 from firesteel.plan.rules import optimise
@@ -82,14 +82,15 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
             raise Unsupported("Spark computes a part of it")
         source, (splits, parts) = leaf.source, rows(leaf)
         if not splits:
-            return table(source.schema.empty_table())
+            return table(source.schema.empty_table().rename_columns(by_place(source.schema)))
         total += sum(split.bytes for split in splits)
         if parts is None:
             name = names.new("rows")
             sources[name] = source, splits
             return name
         files.update(part.path for part in parts)
-        return f"({scan_of(parts, list(dict.fromkeys(leaf.names.values())))}) {names.new('scan')}"
+        wanted = {name: f"c{source.schema.get_field_index(name)}" for name in leaf.names.values()}
+        return f"({scan_of(parts, wanted)}) {names.new('scan')}"
 
     query = Query(read, names)
     items = ", ".join(f"{column} AS {identifier(str(i))}" for i, column in enumerate(columns))

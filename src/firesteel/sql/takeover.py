@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.engine.files import by_place
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Relation
-from firesteel.plan.types import quoted
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
 from firesteel.sql.steps.steps import Steps
@@ -31,9 +31,9 @@ class TakenOver:
     def pipeline(self, place: str) -> Pipeline:
         """The same by steps. ``place``: where the user asked."""
         rows = self._steps.rows(self.relation)
-        named = list(zip(self.columns, self.schema.names, strict=True))
-        items = ", ".join(f"{column} AS {quoted(name)}" for column, name in named)
-        columns = {name: rows.columns[column] for column, name in named}
+        named = dict(zip(by_place(self.schema), self.columns, strict=True))  # a column may be there under several names
+        items = ", ".join(f"{column} AS {name}" for name, column in named.items())
+        columns = {name: rows.columns[column] for name, column in named.items()}
         return rows.selecting(items, columns, "select").step(self.schema, place)
 
 

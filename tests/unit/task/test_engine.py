@@ -31,7 +31,7 @@ from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys, settings_
 ROWS = 300_000
 NUMBERS = pa.schema({"n": pa.int64()})
 TEXTS = pa.schema({"n": pa.int64(), "s": pa.string()})
-SORTED = SqlOfKeys("sql", "SELECT n, n || repeat('x', 300) AS s FROM input0 ORDER BY n", ((),), (NUMBERS,), TEXTS)
+SORTED = SqlOfKeys("sql", "SELECT c0, c0 || repeat('x', 300) FROM input0 ORDER BY c0", ((),), (NUMBERS,), TEXTS)
 """Of 90 MB."""
 
 
@@ -89,7 +89,7 @@ def test_what_it_spilled_goes_when_nobody_reads_on(tmp_path):
     assert files_in(tmp_path / SPILLED) == []
 
 
-SUM = SqlFragment("sql", "SELECT CAST(sum(n) AS BIGINT) AS n FROM input WHERE n > 0", NUMBERS, NUMBERS)
+SUM = SqlFragment("sql", "SELECT CAST(sum(c0) AS BIGINT) FROM input WHERE c0 > 0", NUMBERS, NUMBERS)
 
 
 def write(path, value):

@@ -110,7 +110,7 @@ def fragment(sql, reads):
 
     con = duckdb.connect()
     con.register("input", reads.empty_table())
-    return SqlFragment("sql", sql, reads, con.sql(sql).to_arrow_table().schema)
+    return SqlFragment("sql", sql, reads, con.sql(sql).to_arrow_table().schema, names=tuple(reads.names))
 
 
 @pytest.mark.parametrize("sql", QUERIES)
@@ -146,7 +146,7 @@ def test_any_row_groups_of_a_file(tmp_path):
         ]
         got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
         assert sorted(got) == sorted(n for begin in chosen for n in range(begin, begin + 10))
-    text = scan_of([FileRows("/a", ((i, i + 5), (i + 5, i + 10)), 10, 0) for i in range(0, 100, 10)], ["n"])
+    text = scan_of([FileRows("/a", ((i, i + 5), (i + 5, i + 10)), 10, 0) for i in range(0, 100, 10)], {"n": "n"})
     assert text.count("read_parquet") == 1 and "file_row_number >= 0 AND file_row_number < 100" in text
 
 
@@ -156,6 +156,19 @@ def test_a_file_that_is_listed_twice_is_read_twice(tmp_path):
     files = [FileRows(path, ((0, 10), (20, 30)), 20, 0), FileRows(path, ((0, 10), (10, 20), (20, 30)), 30, 0)]
     got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
     assert sorted(got) == sorted([*range(10), *range(20, 30), *range(30)])
+
+
+def test_names_that_differ_by_case(tmp_path):
+    """The engine takes them for the same."""
+    table = pa.table({"n": [1, 2], "N": [3, 4]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path / "a.parquet"))
+    assert source.files([split.payload for split in source.list_splits(1)]) is None
+    step = SqlFragment("sql", "SELECT c1, c0 FROM input", table.schema, pa.schema({"N": pa.int64(), "n": pa.int64()}))
+    assert pa.Table.from_batches(step.apply(iter(table.to_batches()), context(tmp_path))).to_pydict() == {
+        "N": [3, 4],
+        "n": [1, 2],
+    }
 
 
 def test_no_splits(source, tmp_path):

@@ -12,7 +12,7 @@ from firesteel.compile.stream_graph import SourceStep, StreamNode
 from firesteel.plan.expr import Expr, attributes
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import BySpark, Expand, Filter, Limit, Project, Scan, Sort, Stream, Union, Values, Window
-from firesteel.plan.types import arrow_type, checked, engine_type, quoted
+from firesteel.plan.types import arrow_type, checked, engine_type
 from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text
@@ -32,7 +32,7 @@ def scan(steps: Steps, relation: Scan) -> Rows:
     items = scan_items(relation)
     # without a projection in between, so that the engine may read the files itself
     plain = {column: name for column, name in names.items() if not isinstance(kinds[column], dict)}
-    return Rows(begun, kinds).selecting(items, kinds, "scan", passed=plain)
+    return Rows(begun, kinds, by_place=True).selecting(items, kinds, "scan", passed=plain)
 
 
 def values(steps: Steps, relation: Values) -> Rows:
@@ -42,9 +42,9 @@ def values(steps: Steps, relation: Values) -> Rows:
 def stream(steps: Steps, relation: Stream) -> Rows:
     pipeline, columns = relation.step, relation.columns
     passed = dict(zip(columns, pipeline.names, strict=True))
-    items = [f"CAST({quoted(name)} AS {engine_type(columns[column])}) AS {column}" for column, name in passed.items()]
+    items = [f"CAST(c{i} AS {engine_type(kind)}) AS {column}" for i, (column, kind) in enumerate(columns.items())]
     same = {a: name for a, name in passed.items() if pipeline.schema.field(name).type == arrow_type(columns[a])}
-    return Rows(pipeline, columns).selecting(", ".join(items), columns, "select", passed=same)
+    return Rows(pipeline, columns, by_place=True).selecting(", ".join(items), columns, "select", passed=same)
 
 
 def by_spark(steps: Steps, relation: BySpark) -> Rows:

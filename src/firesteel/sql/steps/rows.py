@@ -34,6 +34,8 @@ class Rows:
     """The query is there to drop rows, too."""
     raises: bool = False
     """Something in the query may raise an error of Spark's."""
+    by_place: bool = False
+    """The query names the columns of ``pipeline`` by their places, since a user has named them."""
 
     @property
     def unchanged(self) -> dict[str, str]:
@@ -67,7 +69,8 @@ class Rows:
         passed = {} if raises or passed is None else passed
         origins = {name: before[there] for name, there in passed.items() if name in columns and there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
-        return Rows(self.pipeline, columns, query, named, sides, origins, selective, raises or self.raises)
+        raises = raises or self.raises
+        return Rows(self.pipeline, columns, query, named, sides, origins, selective, raises, self.by_place)
 
     def settled(self) -> Rows:
         """These rows, for a query that drops some of them. What may raise an error is a step of its own before it: no rule of the engine's
@@ -98,7 +101,10 @@ class Rows:
         given = dict(zip(self.columns, out.names, strict=True))
         passed = {given[name]: there for name, there in self.origins.items()}
         sides = tuple(name for name, _ in self.sides)
-        work = ChainedStep(SqlFragment(kind, self.query, self.pipeline.schema, out, sides, passed, self.selective))
+        names = () if self.by_place else tuple(self.pipeline.names)
+        work = ChainedStep(
+            SqlFragment(kind, self.query, self.pipeline.schema, out, sides, passed, self.selective, names=names)
+        )
         edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
         before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
         return before.then(kind, work, out, place, with_sides=True)
@@ -123,6 +129,6 @@ def by_keys(  # noqa: PLR0917
     edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(inputs, keys, strict=True))
     passed = ({key: key for key in kept or ()},) if passed is None else passed
     passed = tuple({} for _ in passed) if raises else passed
-    operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed)
+    operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed, tuple(tuple(one.names) for one in inputs))
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
     return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from firesteel.engine.connection import SPILLED, EngineSettings, run
 from firesteel.engine.convert import conformed
-from firesteel.engine.files import FileRows, identifier, scan_of
+from firesteel.engine.files import FileRows, by_place, scan_of
 from firesteel.task.executor.place import here
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
@@ -22,7 +22,10 @@ _ALL = "input_all"
 
 @dataclass(frozen=True, slots=True)
 class SqlFragment:
-    """A query on the rows of the step before it, once for each subtask, also of no rows. ``sides``: inputs read whole."""
+    """A query on the rows of the step before it, once for each subtask, also of no rows. ``sides``: inputs read whole.
+
+    ``names``: of the columns of ``reads`` in the text; empty: ``c0``, ``c1``, ... by their places. What comes out is named by ``schema``, by place.
+    """
 
     name: str
     sql: str
@@ -35,6 +38,7 @@ class SqlFragment:
     """It is there to drop rows: what it leaves is likely not every key."""
     keys: tuple[pa.Table, ...] = ()
     """Rows of ``reads`` are left out before all else whose values of these columns are not in the table."""
+    names: tuple[str, ...] = ()
     unitwise: ClassVar[bool] = False
 
     def with_keys(self, keys: Sequence[pa.Table]) -> SqlFragment:
@@ -42,16 +46,20 @@ class SqlFragment:
         return replace(self, keys=(*self.keys, *keys))
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        rows = {self._rows: (self.reads, _cast(batches, self.reads))}
+        rows = {self._rows: (self._named, _cast(batches, self.reads))}
         return run(self._query(), rows, self._tables(ctx), self.schema, settings_of(ctx))
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
         if not files:
             return self.apply(iter(()), ctx)
-        scan = scan_of(files, self.reads.names)
+        scan = scan_of(files, dict(zip(self.reads.names, self._named.names, strict=True)))
         read = {one.path for one in files}
         return run(self._query(scan), {}, self._tables(ctx), self.schema, settings_of(ctx), files=read)
+
+    @property
+    def _named(self) -> pa.Schema:
+        return _named(self.reads, self.names)
 
     @property
     def _rows(self) -> str:
@@ -61,14 +69,18 @@ class SqlFragment:
         """``scan``: the query that gives the rows, if nothing of their name is registered."""
         named = [f"{self._rows} AS NOT MATERIALIZED ({scan})"] if scan else []
         if self.keys:
-            columns = [", ".join(map(identifier, table.column_names)) for table in self.keys]
+            columns = [", ".join(table.column_names) for table in self._keys()]
             matches = " ".join(f"SEMI JOIN keys_{i} USING ({names})" for i, names in enumerate(columns))
             named.append(f"{INPUT} AS (SELECT * FROM {_ALL} {matches})")
         return f"WITH {', '.join(named)} {self.sql}" if named else self.sql
 
     def _tables(self, ctx: TaskContext) -> dict[str, pa.Table]:
         sides = {name: ctx.side_inputs[name] for name in self.sides}
-        return {**sides, **{f"keys_{i}": table for i, table in enumerate(self.keys)}}
+        return {**sides, **{f"keys_{i}": table for i, table in enumerate(self._keys())}}
+
+    def _keys(self) -> list[pa.Table]:
+        names = dict(zip(self.reads.names, self._named.names, strict=True))
+        return [table.rename_columns([names[name] for name in table.column_names]) for table in self.keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,8 @@ class SqlOfKeys:
     passed: tuple[Mapping[str, str], ...] = ()
     """Per input, by column that of the input which it is, or is equal to, if rows of one value are made of its rows of this value
     alone."""
+    names: tuple[tuple[str, ...], ...] = ()
+    """Per input, as of :class:`SqlFragment`."""
     takes_all: ClassVar[bool] = True
 
     def accepts(self, nbytes: list[int], limit: int) -> bool:
@@ -94,7 +108,7 @@ class SqlOfKeys:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         streams = {
-            f"{INPUT}{i}": (reads, _cast(one.batches(), reads))
+            f"{INPUT}{i}": (_named(reads, self.names[i] if self.names else ()), _cast(one.batches(), reads))
             for i, (one, reads) in enumerate(zip(inputs, self.reads, strict=True))
         }
         return run(self.sql, streams, {}, self.schema, settings_of(ctx))
@@ -104,6 +118,10 @@ def settings_of(ctx: TaskContext) -> EngineSettings:
     """The engine of a task: it may hold half of the task's memory, and spills into the worker's scratch directory."""
     memory = max(ctx.memory_budget // 2, 64 << 20)
     return EngineSettings(ctx.scratch / SPILLED, memory, ctx.engine, here().host)
+
+
+def _named(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names or by_place(schema), strict=True)])
 
 
 def _cast(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
