@@ -266,13 +266,11 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.task.functions import spark_steps
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
     from firesteel.task.operators.aggregation.side_by_side import SideBySide
-    from firesteel.task.operators.broadcast_join import BroadcastJoin
     from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
-    from firesteel.task.operators.join import HashJoin
+    from firesteel.task.operators.join import BroadcastJoin, HashJoin
     from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
     from firesteel.task.operators.ordered.asof_join import AsOfJoin
     from firesteel.task.operators.ordered.whole_side import BroadcastOrderedJoin
-    from firesteel.task.operators.star_join import StarJoin
     from firesteel.task.program import within
 
     programs = [vertex.program for vertex in job.job_graph.vertices]
@@ -290,7 +288,6 @@ def odd_steps(job, folder: Path) -> list:
         broadcast,
         BroadcastOrderedJoin(nearest, "data set 3"),
         SideBySide("aggregates of both kinds", ("k",), schema),
-        StarJoin((broadcast, broadcast)),
         KeyFilter("filter", ("k",), (pa.int64(),), BloomFilter.of(np.arange(100, dtype=np.uint64))),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),
         SqlOfKeys("join", "SELECT * FROM input0", (("k",),), (schema,), schema, ({"k": "k"},)),

@@ -33,8 +33,7 @@ from firesteel.scheduler.kernel import records as r
 from firesteel.scheduler.parallelism import decide_vertex
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.scheduler.topology.planned import planned, planned_vertex
-from firesteel.task.operators.broadcast_join import build_sides
-from firesteel.task.operators.join import HOWS, divisible_sides
+from firesteel.task.operators.join import HOWS, build_sides, divisible_sides
 
 ROW_BYTES = 10
 Key = int | None

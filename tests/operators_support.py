@@ -51,6 +51,10 @@ def build(table: pa.Table, ctx: TaskContext, rows_per_batch: int | None = None, 
     return Held(unit(table, ctx, rows_per_batch), table.num_rows, identity)
 
 
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def collect(batches, schema: pa.Schema | None = None) -> pa.Table:
     batches = list(batches)
     for batch in batches:

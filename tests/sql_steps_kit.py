@@ -28,7 +28,8 @@ from firesteel.engine.files import FileRows
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.order.sorting import row_order
-from firesteel.task.program import FileSource, ReadsFiles, TaskContext
+from firesteel.task.operators.fragments import Chain, SqlFragment
+from firesteel.task.program import FileSource, TaskContext
 
 BATCH_ROWS = 7
 
@@ -88,7 +89,9 @@ class Steps:
         (edge,) = node.inputs
         files = self._files(edge, work)
         if files:
-            return [_table(work.operator.apply_files(one, self._context(1, tables)), node.schema) for one in files]
+            assert isinstance(work.operator, SqlFragment)
+            chain = Chain((work.operator,))
+            return [_table(chain.apply_files(one, self._context(1, tables)), node.schema) for one in files]
         parts = known[edge.source]
         if edge.ship is ShipStrategy.GLOBAL:
             parts = [pa.concat_tables(parts)]
@@ -104,7 +107,7 @@ class Steps:
         splits = read.source.list_splits(1)
         count = self._rng.randint(0, 3)
         groups = [read.source.files([one.payload for one in splits[i::count]]) for i in range(count)]
-        readable = isinstance(work.operator, ReadsFiles) and all(one is not None for one in groups)
+        readable = isinstance(work.operator, SqlFragment) and all(one is not None for one in groups)
         return groups if readable and splits else []
 
     def _of_keys(self, node: StreamNode, work: KeyedStep, known: dict[StreamNode, list[pa.Table]]) -> list[pa.Table]:

@@ -18,7 +18,7 @@ from tests.effort import examples
 from firesteel.compile.adaptive.narrowing import MOST_VALUES, Keys, narrowed
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.model.job_graph import RuntimeFilter
-from firesteel.task.operators.fragments import SqlFragment
+from firesteel.task.operators.fragments import Chain, SqlFragment
 from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
 from firesteel.task.operators.relational import Limit
 from firesteel.task.program import SourceHead, VertexProgram
@@ -60,7 +60,7 @@ def rows_of(source: ParquetSource, found, *query: SqlFragment) -> list[dict[str,
     first = operators[0] if operators else None
     files = found.source.files([split.payload for split in splits])
     if isinstance(first, SqlFragment) and files is not None:
-        return [row for batch in first.apply_files(files, ctx) for row in batch.to_pylist()]
+        return [row for batch in Chain((first,)).apply_files(files, ctx) for row in batch.to_pylist()]
     batches = (batch for split in splits for batch in found.source.read(split.payload, ctx))
     for operator in operators:
         batches = operator.apply(batches, ctx)

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyInArrow
-from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
-from firesteel.task.operators.join import HOWS, HashJoin, join_schema
+from firesteel.task.operators.join import HOWS, BroadcastJoin, HashJoin, build_sides, join_schema
 from firesteel.task.operators.units import run_unit
 from join_support import KEY_PAIRS, KEY_UNITS
 from operators_support import build as held
-from operators_support import collect, context, expected_pairs, keys_of, rows, unit, value
+from operators_support import collect, context, expected_pairs, files_in, keys_of, rows, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -54,7 +53,7 @@ def test_join(tmp_path, sides, how, budget, batch, rehash):
     inputs = [unit(left, ctx, batch), unit(right, ctx, batch)]
     result = collect(run_unit(join, inputs, ctx) if rehash else join.apply_unit(inputs, ctx), schema)
     check(result, sides, how)
-    assert not list(tmp_path.iterdir())
+    assert files_in(tmp_path) == []
 
 
 @QUICK
@@ -73,7 +72,7 @@ def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, ba
     ctx.builds["build"] = held((left, right)[build], ctx, batch)
     stream = iter((left, right)[1 - build].to_batches(max_chunksize=batch))
     check(collect(BroadcastJoin(join, build, "build").apply(stream, ctx), schema), sides, how)
-    assert not list(tmp_path.iterdir())
+    assert files_in(tmp_path) == []
 
 
 def check(result, sides, how):

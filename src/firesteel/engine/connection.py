@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.engine.convert import Rows, carried, conformed, has_endless
+from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import literal
 from firesteel.engine.package import EnginePackage, load
@@ -23,6 +23,8 @@ SWITCHED_OFF = (
     "aggregate_function_rewriter",  # sum(i + 1) becomes sum(i) + count(i): the overflow of i + 1 is lost
 )
 """Rules of the engine's optimiser that change answers."""
+_BY_SIZE = ("join_order", "build_side_probe_side")
+"""Rules that go by numbers of rows, which the engine takes for one of a stream: in tasks, joins stay as they are written."""
 
 MACROS = (
     # a quotient of integers, half up; the divisor is not zero
@@ -115,7 +117,11 @@ def _engine(settings: EngineSettings, files: Collection[str]) -> _Engine:
         return _engines[0]
     _engines.clear()
     settings.folder.mkdir(exist_ok=True)
-    config = {"temp_directory": str(settings.folder), "memory_limit": f"{settings.memory}B"}
+    config = {
+        "temp_directory": str(settings.folder),
+        "memory_limit": f"{settings.memory}B",
+        "disabled_optimizers": ",".join((*SWITCHED_OFF, *_BY_SIZE)),
+    }
     try:
         made = connect(settings.package, settings.host, **config)
     except ImportError as error:
@@ -154,8 +160,8 @@ def run(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query, as batches of ``schema``.
 
-    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times; ``files``: the paths of those that its
-    text names. Raises what an input raises, and EngineStop for what the engine does.
+    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times; both in types that the engine takes as they are
+    (``convert``). ``files``: the paths of those that its text names. Raises what an input raises, and EngineStop for what the engine does.
     """
     failed: list[BaseException] = []
     with cursor(settings, files) as engine:
@@ -182,15 +188,11 @@ def register(
     tables: Mapping[str, pa.Table],
     failed: list[BaseException],
 ) -> None:
-    """Gives a cursor its inputs. ``failed``: gets what one of them raises, of which the engine would only tell the text.
-
-    Raises EngineStop for a value that the engine would change.
-    """
+    """Gives a cursor its inputs. ``failed``: gets what one of them raises, of which the engine would only tell the text."""
     for name, (kind, batches) in inputs.items():
-        taken = carried(kind)
-        engine.register(name, pa.RecordBatchReader.from_batches(taken, _watched(batches, taken, failed)))
+        engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
     for name, table in tables.items():
-        engine.register(name, _known(conformed(table, carried(table.schema))))
+        engine.register(name, table)
 
 
 _KINDS = {
@@ -217,19 +219,10 @@ def stop_of(error: Exception) -> EngineStop:
     )
 
 
-def _watched(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, failed: list[BaseException]
-) -> Iterator[pa.RecordBatch]:
-    """The batches under ``schema``. Keeps what the input raised."""
+def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:
+    """Keeps what the input raised."""
     try:
-        for batch in batches:
-            yield _known(conformed(batch, schema))
+        yield from batches
     except BaseException as error:
         failed.append(error)
         raise
-
-
-def _known(rows: Rows) -> Rows:
-    if has_endless(rows):
-        raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")
-    return rows

@@ -27,7 +27,9 @@ class FileRows:
 def scan_of(parts: Sequence[FileRows], columns: Mapping[str, str]) -> str:
     """A query on the rows of these parts. ``columns``: by name in the files that in the query. It names files whole where all their rows are wanted; of others it has a branch whose condition
     leaves out row groups by their numbers of rows."""
-    chosen = f"SELECT {', '.join(f'{identifier(there)} AS {name}' for there, name in columns.items())} FROM read_parquet"
+    chosen = (
+        f"SELECT {', '.join(f'{identifier(there)} AS {name}' for there, name in columns.items())} FROM read_parquet"
+    )
     whole = [literal(part.path) for part in parts if not part.ranges]
     texts = [f"{chosen}([{', '.join(whole)}], {_OPTIONS})"] if whole else []
     by_file: dict[str, list[tuple[int, int]]] = {}

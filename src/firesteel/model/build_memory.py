@@ -13,7 +13,7 @@ from collections.abc import Sequence
 MEMORY_SHARE = 2
 """The build sides of a task take at most its memory budget divided by this, all together."""
 INDEX_ROW_BYTES = 64
-"""Most bytes of an index for each row of the side (``task.operators.key_index``)."""
+"""Bytes that the engine takes beside each row of the side, for its hash table."""
 
 
 def held_bytes(nbytes: int, rows: int) -> int:

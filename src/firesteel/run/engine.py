@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.engine.connection import connect, register, stop_of
-from firesteel.engine.convert import conformed
+from firesteel.engine.convert import carried, conformed, known
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import placed
 from firesteel.errors import EngineStop, Stop
@@ -162,11 +163,12 @@ class Running:
     def _compute(self, failed: list[BaseException]) -> None:
         given = self._statement
         self._cursor.execute("PRAGMA enable_profiling = 'no_output'")
-        inputs = {
-            name: (placed(source.schema), read(source, splits, self._threads))
-            for name, (source, splits) in given.sources.items()
-        }
-        register(self._cursor, inputs, given.tables, failed)
+        inputs: dict[str, Any] = {}
+        for name, (source, splits) in given.sources.items():
+            taken = carried(placed(source.schema))
+            inputs[name] = taken, map(partial(known, to=taken), read(source, splits, self._threads))
+        tables = {name: known(table, carried(table.schema)) for name, table in given.tables.items()}
+        register(self._cursor, inputs, tables, failed)
         for name, text in given.first.items():
             self._check()
             self._cursor.execute(f"CREATE TEMP TABLE {name} AS {text}")

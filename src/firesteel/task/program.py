@@ -120,13 +120,6 @@ class Operator(Protocol):
 
 
 @runtime_checkable
-class ReadsFiles(Protocol):
-    """An operator that reads files as well as batches, and faster: only the rows and columns that it needs are made."""
-
-    def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches: ...
-
-
-@runtime_checkable
 class TakesKeys(Protocol):
     """An operator that leaves out rows without a match while it reads them, before all else that it does."""
 

@@ -34,6 +34,8 @@ from firesteel.task.functions.instances import make_room, put_back, tell_close_e
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
+from firesteel.task.operators.composed import as_one
+from firesteel.task.operators.fragments import Chain, KeyedQuery, Query, composed
 from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.overlap import Behind
 from firesteel.task.pipelined_results import Stream
@@ -43,11 +45,11 @@ from firesteel.task.program import (
     FileSource,
     Gate,
     GateHead,
+    Head,
     KeyedHead,
     Operator,
     PartitionOutcome,
     PipelinedGate,
-    ReadsFiles,
     ResultOutput,
     SinkOutput,
     SourceHead,
@@ -60,8 +62,6 @@ from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
-_FRAGMENTS = "firesteel.task.operators.fragments"
-"""The module of steps that use the embedded engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +286,10 @@ class _Reading:
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
-        operators = self._operators()
+        head, operators = self._composed()
         batches = self._by_first(operators)
         if batches is None:
-            batches = self._head(streams)
+            batches = self._head(head, streams)
         else:
             operators = operators[1:]
         for operator in operators:
@@ -302,7 +302,8 @@ class _Reading:
         if (
             not isinstance(head, SourceHead)
             or not isinstance(head.source, FileSource)
-            or not isinstance(first, ReadsFiles)
+            or not isinstance(first, Chain)
+            or not first.reads_files
         ):
             return None
         files = head.source.files([_payload(split) for split in self._part.splits])
@@ -311,16 +312,11 @@ class _Reading:
         self._rows, self._bytes = sum(one.count for one in files), sum(one.nbytes for one in files)
         return first.apply_files(files, self._ctx)
 
-    def _operators(self) -> Sequence[Operator]:
-        operators = _with_threads(self._program)
-        if not self._program.builds:
-            return operators
-        from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
+    def _composed(self) -> tuple[Head, Sequence[Operator]]:
+        """The head and the operators, with consecutive queries as one."""
+        return composed(as_one(self._program.head), _with_threads(self._program), _wanted(self._program.outputs))
 
-        return composed(operators, _wanted(self._program.outputs))
-
-    def _head(self, streams: Mapping[int, Stream]) -> Batches:
-        head = self._program.head
+    def _head(self, head: Head, streams: Mapping[int, Stream]) -> Batches:
         if isinstance(head, SourceHead):
             return self._counted(self._read_splits(head, self._part.splits))
         if isinstance(head, GateHead):
@@ -552,7 +548,7 @@ def _with_threads(program: VertexProgram) -> tuple[Operator, ...]:
     operators: tuple[Any, ...] = program.operators
     if not any(getattr(one, "prefetch", 0) for one in operators):
         return operators
-    if not any(type(one).__module__ == _FRAGMENTS for one in within(_operators(program))):
+    if not any(isinstance(one, Query | KeyedQuery) for one in within(_operators(program))):
         return operators
     return tuple(replace(one, prefetch=0) if getattr(one, "prefetch", 0) else one for one in operators)
 

@@ -28,7 +28,7 @@ from identity_kit import QUIET, SETTLED, everything, odd_steps, value_print, wri
 
 KIT = Path(inspect.getfile(everything))
 BASES = {"FileSink", "TableSink", "_Apply", "_Folded", "_OnRows"}
-WITHIN_TASKS = {"PassingByKey", "_Pass", "_Planned"}
+WITHIN_TASKS = {"PassingByKey", "Chain", "KeyedChain"}
 ELSEWHERE = {
     "IcebergSink",  # a TableSink that needs a catalog
     "StoredSource",  # below

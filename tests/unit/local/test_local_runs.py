@@ -284,7 +284,7 @@ words = lines.flat_map(lambda row: row.value.split(), "word string")
 counts = words.key_by("word").aggregate(n=("word", "count"))
 joined = counts.key_by("word").join(words.distinct().key_by("word")).sort("word")
 assert joined.test_with(["a b"]) == joined.run_locally(1) == [{"word": "a", "n": 1}, {"word": "b", "n": 1}], joined.run_locally(1)
-print([name for name in ("pyspark", "py4j", "duckdb") if name in sys.modules])
+print([name for name in ("pyspark", "py4j", "pandas") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -179,12 +179,12 @@ def of_source(engine, source, text):
 
 
 def test_rows_of_a_source_come_in_the_order_of_its_splits(engine):
-    assert of_source(engine, Numbers(*range(50)), "SELECT n FROM v").column(0).to_pylist() == list(range(50))
+    assert of_source(engine, Numbers(*range(50)), "SELECT c0 FROM v").column(0).to_pylist() == list(range(50))
 
 
 def test_an_error_of_a_source_is_told_as_it_is(engine):
     with pytest.raises(UsageError, match="the file is broken"):
-        of_source(engine, Numbers(1, "the file is broken", 2), "SELECT n FROM v")
+        of_source(engine, Numbers(1, "the file is broken", 2), "SELECT c0 FROM v")
 
 
 def test_what_a_killed_process_has_spilled_is_removed(tmp_path, monkeypatch):

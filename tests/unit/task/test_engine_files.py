@@ -18,8 +18,8 @@ from firesteel.engine.files import FileRows, scan_of
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.expressions import column
-from firesteel.task.operators.fragments import SqlFragment
-from firesteel.task.program import ReadsFiles, ResultOutput, SourceHead, VertexProgram
+from firesteel.task.operators.fragments import Chain, SqlFragment
+from firesteel.task.program import ResultOutput, SourceHead, VertexProgram
 from firesteel.task.runner import run_task
 
 SCHEMA = pa.schema(
@@ -120,7 +120,7 @@ def test_the_same_rows_as_by_the_source(source, tmp_path, sql, volume):
     splits = [split.payload for split in source.list_splits(volume)]
     for split in splits:
         files = source.files([split])
-        assert plain(step.apply_files(files, ctx)) == plain(step.apply(source.read(split, ctx), ctx))
+        assert plain(Chain((step,)).apply_files(files, ctx)) == plain(step.apply(source.read(split, ctx), ctx))
     assert sum(one.count for one in source.files(splits)) == 300
 
 
@@ -129,7 +129,7 @@ def test_several_splits_of_one_subtask(source, tmp_path):
     splits = [split.payload for split in source.list_splits(1 << 12)]
     assert len(splits) > 2
     batches = (batch for split in splits for batch in source.read(split, ctx))
-    assert plain(step.apply_files(source.files(splits), ctx)) == plain(step.apply(batches, ctx))
+    assert plain(Chain((step,)).apply_files(source.files(splits), ctx)) == plain(step.apply(batches, ctx))
 
 
 def test_any_row_groups_of_a_file(tmp_path):
@@ -144,7 +144,7 @@ def test_any_row_groups_of_a_file(tmp_path):
             FileRows(str(tmp_path / "a.parquet"), tuple((begin, begin + 10) for begin in sorted(piece)), 70, 0)
             for piece in pieces
         ]
-        got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
+        got = [row["n"] for batch in Chain((step,)).apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
         assert sorted(got) == sorted(n for begin in chosen for n in range(begin, begin + 10))
     text = scan_of([FileRows("/a", ((i, i + 5), (i + 5, i + 10)), 10, 0) for i in range(0, 100, 10)], {"n": "n"})
     assert text.count("read_parquet") == 1 and "file_row_number >= 0 AND file_row_number < 100" in text
@@ -154,7 +154,7 @@ def test_a_file_that_is_listed_twice_is_read_twice(tmp_path):
     pq.write_table(pa.table({"n": list(range(40))}), tmp_path / "a.parquet", row_group_size=10)
     step, path = fragment("SELECT n FROM input", pa.schema({"n": pa.int64()})), str(tmp_path / "a.parquet")
     files = [FileRows(path, ((0, 10), (20, 30)), 20, 0), FileRows(path, ((0, 10), (10, 20), (20, 30)), 30, 0)]
-    got = [row["n"] for batch in step.apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
+    got = [row["n"] for batch in Chain((step,)).apply_files(files, context(tmp_path)) for row in batch.to_pylist()]
     assert sorted(got) == sorted([*range(10), *range(20, 30), *range(30)])
 
 
@@ -173,7 +173,7 @@ def test_names_that_differ_by_case(tmp_path):
 
 def test_no_splits(source, tmp_path):
     step = fragment("SELECT count(*) AS c FROM input", source.schema)
-    assert plain(step.apply_files(source.files([]), context(tmp_path))) == ["(0,)"]
+    assert plain(Chain((step,)).apply_files(source.files([]), context(tmp_path))) == ["(0,)"]
 
 
 def test_left_to_the_source(source, tmp_path):
@@ -226,7 +226,6 @@ def test_a_file_that_changed_or_is_gone(source, tmp_path):
 
 def test_a_task_counts_the_rows_it_read(source, tmp_path):
     step = fragment("SELECT n, s FROM input WHERE n < 10", source.schema)
-    assert isinstance(step, ReadsFiles)
     program = VertexProgram(SourceHead(source), (step,), (ResultOutput(9, step.schema),))
     store = ResultStore(str(tmp_path / "results"))
     store.create()

@@ -58,16 +58,6 @@ class TestComposed:
         empty = SCHEMA.empty_table()
         assert list(run_unit(operator, [unit(empty, ctx), unit(empty, ctx)], ctx)) == []
 
-    def test_what_it_accepts_is_what_the_readers_of_gates_accept(self, tmp_path, memory):
-        schema = join_schema(SCHEMA, SCHEMA, ["k"], ["k"], "inner")
-        join = HashJoin("join", "inner", ("k",), ("k",), SCHEMA, SCHEMA, schema)
-        inner = FromOperator(total(), ((FromGate(0),),), (SCHEMA,))
-        operator = ComposedOperator(
-            "x", (("k",), ("k",)), FromOperator(join, ((inner,), (FromGate(1),)), (SCHEMA, SCHEMA))
-        )
-        assert operator.accepts([1000, 10], 100)  # an aggregate takes any size
-        assert not operator.accepts([10, 1000], 100)  # a join's right side does not
-
     def test_inner_spools_are_closed(self, tmp_path, memory):
         ctx = context(tmp_path, memory)
         inner = FromOperator(total(), ((FromGate(0),),), (SCHEMA,))

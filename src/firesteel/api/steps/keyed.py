@@ -39,8 +39,7 @@ from firesteel.task.operators.aggregation.aggregate import (
 from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.aggregation.side_by_side import SideBySide
-from firesteel.task.operators.broadcast_join import build_sides
-from firesteel.task.operators.join import HashJoin, join_kind, join_schema
+from firesteel.task.operators.join import HashJoin, build_sides, join_kind, join_schema
 from firesteel.task.operators.relational import as_expression, check_columns, project_schema
 
 

@@ -15,8 +15,7 @@ from firesteel.compile.stream_graph import Chaining
 from firesteel.compile.vertices import Vertex
 from firesteel.model.absorbing import SIDES, Absorbing, absorb, obstacle
 from firesteel.model.job_graph import JobGraph, JoinInfo
-from firesteel.task.operators.broadcast_join import RIGHT, BroadcastJoin, build_sides
-from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.join import RIGHT, BroadcastJoin, HashJoin, build_sides
 from firesteel.task.operators.ordered.asof_join import AsOfJoin
 from firesteel.task.operators.ordered.range_join import RangeJoin
 from firesteel.task.operators.ordered.whole_side import BroadcastOrderedJoin

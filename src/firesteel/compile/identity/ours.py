@@ -17,8 +17,8 @@ from firesteel.task.functions.group_functions import ApplyInPandas
 from firesteel.task.functions.instances import SetUp
 from firesteel.task.functions.row_errors import OnError
 from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
-from firesteel.task.operators.broadcast_join import BroadcastJoin
 from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
+from firesteel.task.operators.join import BroadcastJoin, HashJoin
 from firesteel.task.program import ResultOutput, SparkHead
 from firesteel.task.services.map_async import MapAsync
 
@@ -89,6 +89,7 @@ def _pickled(walk: Walk, value: PickledFunction) -> Any:
 _LIBRARIES: dict[type, str] = {
     SqlFragment: "duckdb",
     SqlOfKeys: "duckdb",
+    HashJoin: "duckdb",
     SparkFunctions: "pyspark",
     SparkHead: "pyspark",
     MapInPandas: "pandas",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -13,8 +14,8 @@ from firesteel.connectors.files.shaping import fit
 from firesteel.connectors.merging.folder import FILE, Reader
 from firesteel.errors import UsageError
 from firesteel.task.batches import coalesce
-from firesteel.task.operators.grouping import Groups, encode, key_columns, normalised
-from firesteel.task.operators.key_index import KeyIndex
+from firesteel.task.operators.grouping import Groups, encode, key_columns
+from firesteel.task.operators.join import without
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 ROWS = "__firesteel_rows"
@@ -93,10 +94,11 @@ class RewriteFiles:
             found = groups.of(code)
             name = found.column(FILE)[0].as_py()
             yield _marks([name], self.schema)
-            index = KeyIndex(key_columns(found, self.key))
-            for batch in self.reader.read(name, ctx):
-                missing = index.find([normalised(batch.column(key)) for key in self.key]) < 0
-                yield _unmarked(batch.filter(pa.array(missing)), self.schema)
+            batches = iter(self.reader.read(name, ctx))
+            first = next(batches, None)
+            if first is not None:
+                others = without(found.select(self.key), self.key, first.schema, chain([first], batches), ctx)
+                yield from (_unmarked(batch, self.schema) for batch in others)
 
 
 def _marks(names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:

@@ -16,11 +16,11 @@ from typing import Any
 from firesteel.engine.package import EnginePackage, this_platform
 from firesteel.package_files import contents, write_zip
 from firesteel.spark.storage.directories import private_directory
-from firesteel.task.operators import fragments
+from firesteel.task.operators import fragments, join
 
 KEPT_SECONDS = 30 * 86400
-_FRAGMENTS = fragments.__name__.encode()
-"""Stands in the program of a vertex that needs DuckDB."""
+_OF_ENGINE = tuple(module.__name__.encode() for module in (fragments, join))
+"""One of them stands in the program of a vertex that needs DuckDB."""
 _shipped: dict[tuple[str, str], str] = {}
 """(Spark application, package) to the name of what was shipped to it."""
 _shipping = threading.Lock()
@@ -38,7 +38,7 @@ def engine_of(context: Any, programs: Iterable[bytes], *, there: bool) -> Engine
     Its native library cannot be loaded from a zip, so Spark unpacks it on each executor, for all of its workers, and removes it with the
     executor.
     """
-    if not any(_FRAGMENTS in program for program in programs):
+    if not any(name in program for program in programs for name in _OF_ENGINE):
         return None
     engine = distribution("duckdb")
     archive = "" if there else _once(context, f"duckdb-{engine.version}", lambda: _files_of(engine), context.addArchive)

@@ -103,7 +103,9 @@ class Rows:
         sides = tuple(name for name, _ in self.sides)
         names = () if self.by_place else tuple(self.pipeline.names)
         work = ChainedStep(
-            SqlFragment(kind, self.query, self.pipeline.schema, out, sides, passed, self.selective, names=names)
+            SqlFragment(
+                kind, self.query, self.pipeline.schema, out, sides, passed, self.selective, (), names, self.raises
+            )
         )
         edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
         before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
@@ -129,6 +131,15 @@ def by_keys(  # noqa: PLR0917
     edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(inputs, keys, strict=True))
     passed = ({key: key for key in kept or ()},) if passed is None else passed
     passed = tuple({} for _ in passed) if raises else passed
-    operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed, tuple(tuple(one.names) for one in inputs))
+    operator = SqlOfKeys(
+        kind,
+        query,
+        tuple(keys),
+        tuple(one.schema for one in inputs),
+        schema,
+        passed,
+        tuple(tuple(one.names) for one in inputs),
+        raises,
+    )
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
     return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)

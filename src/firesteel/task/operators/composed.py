@@ -9,15 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
 from firesteel.task.batches import closing, coalesce, whole
+from firesteel.task.operators.fragments import (
+    KeyedQuery,
+    Rows,
+    SqlFragment,
+    SqlOfKeys,
+    Statement,
+    added_of,
+    are_one,
+    may_follow,
+    query_of,
+    through,
+)
 from firesteel.task.operators.units import SpoolInput, run_unit, spool
-from firesteel.task.program import Batches, KeyedOperator, Operator, TaskContext, UnitInput
+from firesteel.task.program import Batches, Head, KeyedHead, KeyedOperator, Operator, TaskContext, UnitInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,98 @@ class ComposedOperator:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return _run(self.root, inputs, ctx)
+
+
+# --- as one statement -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTree:
+    """Keyed queries of which some read what others give, as one. ``keys``, ``reads``, ``added``: per gate."""
+
+    name: str
+    keys: tuple[tuple[str, ...], ...]
+    root: FromOperator
+    reads: tuple[pa.Schema, ...]
+    added: tuple[Any, ...]
+    computes: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _last(self.root).schema
+
+    @property
+    def raises(self) -> bool:
+        return getattr(_last(self.root), "raises", False)
+
+    def of(self, inputs: Sequence[Rows], nbytes: Sequence[int], statement: Statement) -> Rows:
+        return self._made(self.root, inputs, nbytes, statement)[0]
+
+    def _made(
+        self, node: FromOperator, gates: Sequence[Rows], nbytes: Sequence[int], statement: Statement
+    ) -> tuple[Rows, int]:
+        inputs: list[Rows] = []
+        sizes: list[int] = []
+        for feeds, schema in zip(node.inputs, node.schemas, strict=True):
+            found = [
+                (gates[feed.gate], nbytes[feed.gate])
+                if isinstance(feed, FromGate)
+                else self._made(feed, gates, nbytes, statement)
+                for feed in feeds
+            ]
+            inputs.append(found[0][0] if len(found) == 1 else statement.union([rows for rows, _ in found], schema))
+            sizes.append(sum(size for _, size in found))
+        operator: Any = node.operator
+        return through(_behind(node) or (), operator.of(inputs, sizes, statement), statement), sum(sizes)
+
+
+def as_one(head: Head) -> Head:
+    """The same with a composed operator as one query, if it is made of queries that may be one statement; else as it is."""
+    if not isinstance(head, KeyedHead) or not isinstance(head.operator, ComposedOperator):
+        return head
+    operator, gates = head.operator, len(head.operator.keys)
+    reads: list[Any] = [None] * gates
+    added: list[Any] = [()] * gates
+    parts: list[Any] = []
+    if not _collect(operator.root, reads, added, parts) or None in reads or not are_one(parts):
+        return head
+    computes = any(isinstance(one, SqlFragment | SqlOfKeys) for one in parts)
+    tree = KeyedTree(operator.name, operator.keys, operator.root, tuple(reads), tuple(added), computes)
+    return replace(head, operator=cast(KeyedOperator, tree))
+
+
+def _collect(node: FromOperator, reads: list[Any], added: list[Any], parts: list[Any]) -> bool:
+    """Notes what the gates' rows are read as, and all parts. False: it cannot be one statement."""
+    behind = _behind(node)
+    if not isinstance(node.operator, KeyedQuery) or behind is None:
+        return False
+    wanted = added_of(node.operator) or [()] * len(node.inputs)
+    for feeds, schema, more in zip(node.inputs, node.schemas, wanted, strict=True):
+        for feed in feeds:
+            if isinstance(feed, FromOperator):
+                if more or getattr(_last(feed), "raises", False) or not _collect(feed, reads, added, parts):
+                    return False
+            elif reads[feed.gate] is not None or (more and len(feeds) > 1):
+                return False
+            else:
+                reads[feed.gate], added[feed.gate] = schema, more
+    parts += [node.operator, *behind]
+    return True
+
+
+def _behind(node: FromOperator) -> list[Any] | None:
+    """The queries behind its operator; None where one is no query, or not in one statement with those before it."""
+    run: list[Any] = [node.operator]
+    for operator in node.behind:
+        part = query_of(operator, run)
+        if part is None or not may_follow(run, part):
+            return None
+        run.append(part)
+    return run[1:]
+
+
+def _last(node: FromOperator) -> Any:
+    return node.behind[-1] if node.behind else node.operator
 
 
 def _accepts(node: FromOperator, nbytes: list[int], limit: int) -> bool:

@@ -1,28 +1,22 @@
-"""Every kind of equi-join, on rows of any type.
-
-Keys of both sides become dense integer codes; codes give pairs of row numbers, in chunks of bounded size however
-skewed a key is; pairs give rows by ``take``. SQL's nulls never match; NaN matches NaN, -0.0 matches 0.0.
-One side at least stays bounded: beyond a unit the right side is read chunk by chunk, and the left one against each.
-"""
+"""Joins by equal columns, as queries: of two co-partitioned inputs, and of a stream with a side that every task has whole."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from firesteel.errors import UsageError
-from firesteel.results.keys import KeyTypeError, common_key_type
-from firesteel.task.batches import chunked, one_chunk, take, take_rows
-from firesteel.task.operators.grouping import encode, paired_columns
-from firesteel.task.operators.key_index import CodedRows, Rows
+from firesteel.engine.convert import opaque
+from firesteel.engine.files import by_place
+from firesteel.errors import EngineStop, UsageError
+from firesteel.model import build_memory
+from firesteel.results.keys import KeyTypeError, common_key_type, normalise_key
+from firesteel.task.operators.fragments import Added, Chain, KeyedChain, Rows, Statement
 from firesteel.task.operators.relational import check_columns
-from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
@@ -37,8 +31,6 @@ _DIVISIBLE = {
     "anti": (True, False),
     "right": (False, True),
 }
-_OUTPUT_BYTES = 4 << 20
-_MIN_PAIRS, _MAX_PAIRS = 1 << 10, 1 << 17
 
 
 def join_kind(how: str) -> str:
@@ -66,6 +58,7 @@ def join_schema(  # noqa: PLR0917
     """
     kind = join_kind(how)
     _check_keys(left, right, left_keys, right_keys)
+    _check_types(left, right)
     if kind in ("semi", "anti"):
         return left
     left_nullable, right_nullable = kind in ("right", "full"), kind in ("left", "full")
@@ -120,6 +113,17 @@ def _check_keys(left: pa.Schema, right: pa.Schema, left_keys: Sequence[str], rig
             raise UsageError(f"The join keys '{a}' and '{b}' do not fit. {error.message}", hint=error.hint) from None
 
 
+def _check_types(*schemas: pa.Schema) -> None:
+    for field in itertools.chain(*schemas):
+        try:
+            opaque(field.type)
+        except EngineStop:
+            raise UsageError(
+                f"A join cannot hand on the column '{field.name}' of type {field.type}.",
+                hint="Leave the column out before the join, or cast it to another type.",
+            ) from None
+
+
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """A type that holds the keys of both sides."""
     if left == right:
@@ -157,9 +161,21 @@ def divisibility_of(how: str) -> list[tuple[bool, str]]:
     return [(each, "" if each else why) for each in may]
 
 
+LEFT, RIGHT = 0, 1
+
+
+def build_sides(how: str) -> tuple[int, ...]:
+    """Returns the inputs of a join of this kind that may be given whole to every task: those of which no row without a match comes out."""
+    divisible = divisible_sides(how)
+    return tuple(side for side in (LEFT, RIGHT) if divisible[1 - side])
+
+
 @dataclass(frozen=True, slots=True)
 class HashJoin:
-    """Joins two co-partitioned inputs. ``schema`` is what :func:`join_schema` gives."""
+    """Joins two co-partitioned inputs. ``schema`` is what :func:`join_schema` gives.
+
+    SQL's nulls never match; NaN matches NaN, -0.0 matches 0.0.
+    """
 
     name: str
     how: str
@@ -168,7 +184,7 @@ class HashJoin:
     left_schema: pa.Schema
     right_schema: pa.Schema
     schema: pa.Schema
-    unitwise: ClassVar[bool] = False
+    takes_all: ClassVar[bool] = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
@@ -180,135 +196,194 @@ class HashJoin:
         not where a row of the other side is given once only, or told to be alone, whatever parts it meets."""
         return divisible_sides(self.how)
 
+    @property
+    def reads(self) -> tuple[pa.Schema, ...]:
+        return (self.left_schema, self.right_schema)
+
+    @property
+    def added(self) -> tuple[tuple[Added, ...], ...]:
+        return _added(self)
+
     def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """A right side that fits is held, whatever the size of the left one."""
-        return nbytes[1] <= limit // 2
+        """Takes inputs of any size."""
+        return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        return KeyedChain(self, ()).apply_unit(inputs, ctx)
+
+    def of(self, inputs: Sequence[Rows], nbytes: Sequence[int], statement: Statement) -> Rows:
         left, right = inputs
-        half = max(unit_limit(ctx) // 2, 1)
-        rights = chunked(right.batches(), self.right_schema, half, 1 << 30)
-        first, second = next(rights, self.right_schema.empty_table()), next(rights, None)
-        lefts = chunked(left.batches(), self.left_schema, half, 1 << 30)
-        if second is None:
-            return self._against_one(lefts, first)
-        return self._nested(left, itertools.chain([first, second], rights), half)
-
-    def _against_one(self, lefts: Iterator[pa.Table], right: pa.Table) -> Batches:
-        """The right side in memory, the left one streamed."""
-        matched = np.zeros(right.num_rows, dtype=bool)
-        for left in lefts:
-            match = _Match(self, left, right)
-            if self.how in ("right", "full"):
-                matched |= match.right_matched()
-            if self.how in ("semi", "anti"):
-                yield from emit(left, np.flatnonzero(match.left_matched() == (self.how == "semi")))
-            else:
-                yield from match.pairs(keep_left=self.how in ("left", "full"))
-        if self.how in ("right", "full"):
-            yield from self.only_right(right, np.flatnonzero(~matched))
-
-    def _nested(self, left: UnitInput, rights: Iterator[pa.Table], half: int) -> Batches:
-        """Both sides too large (a giant key): every chunk of the right against every chunk of the left, read again."""
-        flags: list[NDArray[np.bool_]] = []
-        for right in rights:
-            matched = np.zeros(right.num_rows, dtype=bool)
-            for i, table in enumerate(chunked(left.batches(), self.left_schema, half, 1 << 30)):
-                match = _Match(self, table, right)
-                if i == len(flags):
-                    flags.append(np.zeros(table.num_rows, dtype=bool))
-                flags[i] |= match.left_matched()
-                matched |= match.right_matched()
-                if self.how not in ("semi", "anti"):
-                    yield from match.pairs(keep_left=False)
-            if self.how in ("right", "full"):
-                yield from self.only_right(right, np.flatnonzero(~matched))
-        if self.how in ("inner", "right"):
-            return
-        for flag, table in zip(flags, chunked(left.batches(), self.left_schema, half, 1 << 30), strict=True):
-            rows = np.flatnonzero(flag == (self.how == "semi"))
-            yield from emit(table, rows) if self.how in ("semi", "anti") else self.only_left(table, rows)
-
-    def only_left(self, left: pa.Table, rows: Rows) -> Batches:
-        nothing = self.right_schema.empty_table()
-        for part in _parts(rows, pairs_at_once(left)):
-            yield self.joined(left, part, nothing, np.full(len(part), -1, dtype=np.int64))
-
-    def only_right(self, right: pa.Table, rows: Rows) -> Batches:
-        nothing = self.left_schema.empty_table()
-        for part in _parts(rows, pairs_at_once(right)):
-            yield self.joined(nothing, np.full(len(part), -1, dtype=np.int64), right, part)
-
-    def joined(self, left: pa.Table, left_rows: Rows, right: pa.Table, right_rows: Rows) -> pa.RecordBatch:
-        """Output rows of these pairs of row numbers; -1 stands for no row."""
-        left_index, right_index = row_indices(left_rows), row_indices(right_rows)
-        pairs = dict(zip(self.left_keys, self.right_keys, strict=True))
-        sources: list[tuple[Any, Any]] = []
-        for name in self.left_schema.names:
-            if left.num_rows:
-                sources.append((left.column(name), left_index))
-            else:
-                sources.append((right.column(pairs[name]), right_index) if name in pairs else (None, None))
-        for field in payload(self.right_schema, self.right_keys):
-            sources.append((right.column(field.name), right_index) if right.num_rows else (None, None))
-        columns = [
-            pa.nulls(len(left_rows), field.type)
-            if column is None
-            else _cast(take(one_chunk(column), index), field.type)
-            for field, (column, index) in zip(self.schema, sources, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return joined(self, left, right, statement, RIGHT if nbytes[LEFT] < nbytes[RIGHT] else LEFT)
 
 
-class _Match:
-    """Rows of two tables that have equal keys."""
+@dataclass(frozen=True, slots=True)
+class BroadcastJoin:
+    """Joins its stream with the build side ``side`` of the task, which is the join's input ``build``: the stream needs no exchange.
 
-    def __init__(self, join: HashJoin, left: pa.Table, right: pa.Table) -> None:
-        self._join = join
-        self._left, self._right = flat(left), flat(right)
-        both = paired_columns(left, join.left_keys, right, join.right_keys)
-        codes, n = encode(both, nulls_match=False)
-        self._left_codes = codes[: left.num_rows]
-        self._rights = CodedRows(codes[left.num_rows :], n)
+    A build side beyond the task's memory is a stream, too: the engine spills what it cannot hold.
+    """
 
-    def left_matched(self) -> NDArray[np.bool_]:
-        return self._rights.matches(self._left_codes) > 0
+    join: HashJoin
+    build: int
+    side: str
+    unitwise: ClassVar[bool] = False
 
-    def right_matched(self) -> NDArray[np.bool_]:
-        return self._rights.matched_by(self._left_codes)
+    def __post_init__(self) -> None:
+        if self.build not in build_sides(self.join.how):
+            raise ValueError(
+                f"A {self.join.how} join cannot be done with input {self.build} given whole to every task."
+            )
 
-    def pairs(self, *, keep_left: bool) -> Batches:
-        """Joined rows in the order of the left side. ``keep_left``: rows without a match too, with nulls."""
-        at_once = min(pairs_at_once(self._left), pairs_at_once(self._right))
-        for left_rows, right_rows in self._rights.pairs(self._left_codes, at_once, keep=keep_left):
-            yield self._join.joined(self._left, left_rows, self._right, right_rows)
+    @property
+    def name(self) -> str:
+        return self.join.name
 
+    @property
+    def reads(self) -> pa.Schema:
+        return self.join.reads[1 - self.build]
 
-def flat(table: pa.Table) -> pa.Table:
-    """One chunk per column, so that a take of pairs does not look for the chunk of each."""
-    return pa.Table.from_arrays([one_chunk(column) for column in table.columns], schema=table.schema)
+    @property
+    def schema(self) -> pa.Schema:
+        return self.join.schema
 
+    @property
+    def added(self) -> tuple[Added, ...]:
+        return self.join.added[1 - self.build]
 
-def row_indices(rows: Rows) -> pa.Array:
-    """Indices for ``take``: null for no row."""
-    return pa.array(rows, mask=rows < 0) if len(rows) and rows.min() < 0 else pa.array(rows)
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        return Chain((self,)).apply(batches, ctx)
 
-
-def _cast(column: Any, type_: pa.DataType) -> Any:
-    return column if column.type == type_ else column.cast(type_)
-
-
-def _parts(rows: Rows, at_once: int) -> Iterator[Rows]:
-    for low in range(0, len(rows), at_once):
-        yield rows[low : low + at_once]
-
-
-def pairs_at_once(table: pa.Table) -> int:
-    """Output rows per batch: about 4 MiB of this side's rows."""
-    row_bytes = table.nbytes / max(table.num_rows, 1)
-    return int(min(max(_OUTPUT_BYTES / max(row_bytes, 1), _MIN_PAIRS), _MAX_PAIRS))
+    def on(self, rows: Rows, statement: Statement) -> Rows:
+        built = _side(self.side, self.join.reads[self.build], self.join.added[self.build], statement)
+        left, right = (rows, built) if self.build == RIGHT else (built, rows)
+        return joined(self.join, left, right, statement, 1 - self.build)
 
 
-def emit(table: pa.Table, rows: Rows) -> Batches:
-    for part in _parts(rows, pairs_at_once(table)):
-        yield from take_rows(table, part).to_batches()
+def without(keys: pa.Table, names: Sequence[str], schema: pa.Schema, batches: Batches, ctx: TaskContext) -> Batches:
+    """The rows of a stream, in its order, whose values in the columns ``names`` no row of ``keys`` has."""
+    join = HashJoin("anti join", "anti", tuple(names), tuple(names), schema, keys.schema, schema)
+    statement, (left, right) = Statement(ctx, computes=False), join.added
+    held = statement.kept(statement.to_keep(keys, right), keys.schema)
+    return statement.run(joined(join, statement.stream(schema, batches, left), held, statement, LEFT))
+
+
+def is_held(side: str, ctx: TaskContext) -> bool:
+    """Returns whether the task can hold the build side, beside the others."""
+    held = [build_memory.held_bytes(one.unit.nbytes, one.rows) for one in ctx.builds.values()]
+    return dict(zip(ctx.builds, build_memory.that_fit(held, ctx.memory_budget), strict=True))[side]
+
+
+def _side(side: str, schema: pa.Schema, added: Sequence[Added], statement: Statement) -> Rows:
+    """The rows of a build side, as one table for all workers of the executor where it can be held."""
+    build = statement.ctx.builds[side]
+    if not is_held(side, statement.ctx):
+        return statement.stream(schema, build.unit.batches(), added)
+    words = [statement.kind, schema.to_string(), *((one.column, str(one.kind)) for one in added)]
+    name = f"{build.identity}-{hashlib.blake2b(repr(words).encode(), digest_size=8).hexdigest()}"
+
+    def make() -> pa.Table:
+        return statement.to_keep(build.unit.table(), added)
+
+    return statement.kept(statement.ctx.shared.get_all({name: make})[name], schema)
+
+
+# --- the query ------------------------------------------------------------------------------------------------------
+
+_SQL = {
+    "inner": ("JOIN", "JOIN"),
+    "left": ("LEFT JOIN", "RIGHT JOIN"),
+    "right": ("RIGHT JOIN", "LEFT JOIN"),
+    "full": ("FULL JOIN", "FULL JOIN"),
+    "semi": ("SEMI JOIN", ""),
+    "anti": ("ANTI JOIN", ""),
+}
+"""By kind, the words between left and right, and between right and left."""
+
+
+def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream: int) -> Rows:
+    """The rows of a join. ``stream``: the side whose rows the engine does not hold."""
+    (left_text, ours), (right_text, theirs) = statement.source(left), statement.source(right)
+    left_added, right_added = (
+        iter([f"{name}.{one}" for one in rows.added]) for name, rows in ((ours, left), (theirs, right))
+    )
+    holds = [
+        f"{ours}.{left.column(a)} = {theirs}.{right.column(b)}"
+        if alike
+        else f"{next(left_added)} = {next(right_added)}"
+        for a, b, alike in _compared(join)
+    ]
+    either = {a: (next(left_added), next(right_added)) for a, _ in _of_two_types(join)}
+    pairs = dict(zip(join.left_keys, join.right_keys, strict=True)) if join.how in ("right", "full") else {}
+    items: list[str] = []
+    for name in join.left_schema.names:
+        own = f"{ours}.{left.column(name)}"
+        if name in either:
+            own = f"coalesce({', '.join(either[name])})"
+        elif name in pairs:
+            own = f"coalesce({own}, {theirs}.{right.column(pairs[name])})"
+        items.append(own)
+    if join.how in ("semi", "anti"):
+        stream = LEFT
+    else:
+        items += [f"{theirs}.{right.column(field.name)}" for field in payload(join.right_schema, join.right_keys)]
+    first, second = (left_text, right_text) if stream == LEFT else (right_text, left_text)
+    query = f"SELECT {', '.join(items)} FROM {first} {_SQL[join.how][stream]} {second} ON {' AND '.join(holds)}"
+    return Rows(query, by_place(join.schema), join.schema)
+
+
+def _compared(join: HashJoin) -> Iterator[tuple[str, str, bool]]:
+    """The pairs of keys, and whether the engine compares them as they are."""
+    for a, b in zip(join.left_keys, join.right_keys, strict=True):
+        yield a, b, _alike(join.left_schema.field(a).type, join.right_schema.field(b).type)
+
+
+def _of_two_types(join: HashJoin) -> list[tuple[str, str]]:
+    """The pairs of keys that come out as one column, and have another type there on one side."""
+    if join.how not in ("right", "full"):
+        return []
+    pairs = zip(join.left_keys, join.right_keys, strict=True)
+    return [(a, b) for a, b in pairs if join.left_schema.field(a).type != join.right_schema.field(b).type]
+
+
+def _added(join: HashJoin) -> tuple[tuple[Added, ...], ...]:
+    """The columns that both sides need beside their own."""
+    made = [
+        ((a, b), common_key_type(join.left_schema.field(a).type, join.right_schema.field(b).type), normalise_key)
+        for a, b, alike in _compared(join)
+        if not alike
+    ]
+    made += [((a, b), join.schema.field(a).type, _cast) for a, b in _of_two_types(join)]
+    return tuple(tuple(Added(pair[side], to, how) for pair, to, how in made) for side in (LEFT, RIGHT))
+
+
+def _cast(column: Any, to: pa.DataType) -> Any:
+    return column.cast(to)
+
+
+def _alike(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether values of these types compare in the engine as their keys do."""
+    left, right = _stored(left), _stored(right)
+    types = pa.types
+    if types.is_integer(left) and types.is_integer(right):
+        return types.is_uint64(left) == types.is_uint64(right)
+    if types.is_decimal128(left) and types.is_decimal128(right):
+        return left.scale == right.scale
+    for is_such in (types.is_timestamp, types.is_duration):
+        if is_such(left) and is_such(right):
+            return left.unit == right.unit
+    return any(all(any(is_such(one) for is_such in group) for one in (left, right)) for group in _ALIKE)
+
+
+_ALIKE = (
+    (pa.types.is_boolean,),
+    (pa.types.is_float32, pa.types.is_float64),
+    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+    (pa.types.is_date32,),
+)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _stored(kind.storage_type)
+    return _stored(kind.value_type) if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) else kind

@@ -20,7 +20,8 @@ from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, take_rows
 from firesteel.task.operators.aggregation.duplicates import content_hashes
 from firesteel.task.operators.grouping import as_integers, is_integral, normalised
-from firesteel.task.operators.join import HashJoin, flat, pairs_at_once
+from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.ordered.pairs import flat, joined, pairs_at_once
 from firesteel.task.operators.ordered.range_join import key_codes, ranks
 from firesteel.task.operators.relational import check_columns
 from firesteel.task.operators.units import unit_limit
@@ -102,7 +103,7 @@ class AsOfJoin:
         at_once = pairs_at_once(left)
         for low in range(0, len(rows), at_once):
             part = rows[low : low + at_once]
-            yield self.join.joined(left, part, right, found[part])
+            yield joined(self.join, left, part, right, found[part])
 
     def partners(self, left: pa.Table, right: pa.Table) -> Ints:
         """The number of the right row of each left one; -1: there is none."""

@@ -20,7 +20,8 @@ from firesteel.model.arrays import Ints
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, stable_order
 from firesteel.task.operators.grouping import encode, normalised, paired_columns
-from firesteel.task.operators.join import HashJoin, emit, flat, pairs_at_once
+from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.ordered.pairs import emit, flat, joined, only_left, only_right, pairs_at_once
 from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.operators.window import order_codes
@@ -125,17 +126,17 @@ class RangeJoin:
                 continue
             for low in range(0, len(lefts), at_once):
                 part = slice(low, low + at_once)
-                yield self.join.joined(left, lefts[part], right, rights[part])
+                yield joined(self.join, left, lefts[part], right, rights[part])
 
     def _left_rest(self, left: pa.Table, seen: NDArray[np.bool_]) -> Batches:
         if self.join.how in ("semi", "anti"):
             yield from emit(left, np.flatnonzero(seen == (self.join.how == "semi")))
         elif self.join.how in ("left", "full"):
-            yield from self.join.only_left(left, np.flatnonzero(~seen))
+            yield from only_left(self.join, left, np.flatnonzero(~seen))
 
     def _right_rest(self, right: pa.Table, matched: NDArray[np.bool_]) -> Batches:
         if self.join.how in ("right", "full"):
-            yield from self.join.only_right(right, np.flatnonzero(~matched))
+            yield from only_right(self.join, right, np.flatnonzero(~matched))
 
 
 def matching(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
 from firesteel.task.batches import chunked
-from firesteel.task.operators.build_side import rows_of_side
-from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.join import HashJoin, is_held
+from firesteel.task.operators.ordered.pairs import flat
 from firesteel.task.operators.units import run_unit, spool, unit_limit
-from firesteel.task.program import Batches, KeyedOperator, TaskContext
+from firesteel.task.program import Batches, BuildInput, KeyedOperator, TaskContext
 
 STREAMED = ("inner", "left", "semi", "anti")
 """Kinds of which no right row without a partner comes out, which each task would give."""
@@ -62,12 +63,18 @@ class BroadcastOrderedJoin(_AgainstWhole):
     __slots__ = ()
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        right = rows_of_side(self.side, ctx)
-        if right is not None:
-            yield from self._streamed(batches, right, ctx)
+        build = ctx.builds[self.side]
+        if is_held(self.side, ctx):
+            name = f"{build.identity}-rows"
+            whole = ctx.shared.get_all({name: partial(_rows, build)})[name]
+            yield from self._streamed(batches, whole, ctx)
             return
         spooled = spool(batches, self.join.join.left_schema, ctx)
         try:
             yield from run_unit(self.join, [spooled, ctx.builds[self.side].unit], ctx)
         finally:
             spooled.close()
+
+
+def _rows(build: BuildInput) -> pa.Table:
+    return flat(build.unit.table())
