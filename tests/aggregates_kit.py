@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from firesteel.task.batches import take_rows
-from firesteel.task.operators.aggregation.aggregate import Aggregation, FinalAggregate, PartialAggregate, partial_schema
+from firesteel import ExecutionEnvironment
+from firesteel.api.steps.aggregates.functions import Aggregation
+from firesteel.api.steps.keyed import aggregate_of
+from firesteel.compile.stream_graph import KeyedStep, StreamNode
+from firesteel.results.hashing import hash_columns
+from firesteel.task.batches import filter_rows, take_rows
 from operators_support import collect, context, unit, value
 
 Column = tuple[pa.DataType, st.SearchStrategy]
@@ -59,6 +64,13 @@ def keyed_tables(draw: Callable[..., Any], key_names: int = 1) -> pa.Table:
     return drawn(draw, {f"k{i}": KEYS[kind] for i, kind in enumerate(kinds)} | VALUES)
 
 
+def nodes_of(schema: pa.Schema, keys: Sequence[str], aggs: Sequence[Aggregation]) -> list[StreamNode]:
+    """The steps of an aggregation: of what the engine computes, and of what our own code does."""
+    pipeline = ExecutionEnvironment().from_arrow(schema.empty_table())._pipeline
+    kinds = [tuple(agg for agg in aggs if (agg.ours is None) == engines) for engines in (True, False)]
+    return [aggregate_of(pipeline, tuple(keys), kind, "").node for kind in kinds if kind]
+
+
 def in_tasks(
     scratch: Path,
     table: pa.Table,
@@ -67,20 +79,44 @@ def in_tasks(
     budgets: tuple[int, int],
     batch: int,
     tasks: int,
-) -> pa.Table:
-    """Rows dealt out to tasks, in batches, aggregated there in the first budget, and together in the second."""
-    keys, aggs = tuple(keys), tuple(aggs)
-    written: list[pa.RecordBatch] = []
-    for k in range(tasks):
-        state = PartialAggregate(keys, aggs, table.schema).new(context(scratch, budgets[0]))
-        dealt = take_rows(table, pa.array(range(k, table.num_rows, tasks), pa.int64()))
-        for rows in dealt.to_batches(max_chunksize=batch):
-            written += state.add(rows)
-        written += state.finish()
-    partial = collect(written, partial_schema(table.schema, keys, aggs))
-    ctx = context(scratch, budgets[1])
-    operator = FinalAggregate("agg", keys, aggs, table.schema)
-    return collect(operator.apply_unit([unit(partial, ctx, batch)], ctx), operator.folding.output_schema)
+) -> Iterator[tuple[pa.Table, list[str]]]:
+    """In each way in which it may run the groups, and their outputs. Rows are dealt out to tasks, in batches, aggregated there in the first
+    budget, and together in the second; or there is no exchange."""
+    for node in nodes_of(table.schema, keys, aggs):
+        work, (edge,) = node.work, node.inputs
+        assert isinstance(work, KeyedStep) and edge.combiner is not None and work.made is not None
+        written: list[pa.RecordBatch] = []
+        for k in range(tasks):
+            dealt = take_rows(table, pa.array(range(k, table.num_rows, tasks), pa.int64()))
+            written += combined(
+                edge.combiner, dealt.to_batches(max_chunksize=batch), context(scratch, budgets[0]), k % 2
+            )
+        ctx, outputs = context(scratch, budgets[1]), list(work.made)
+        partial = unit(collect(written, edge.schema), ctx, batch)
+        yield collect(work.operator.apply_unit([partial], ctx), node.schema), outputs
+        yield collect(work.direct.apply_unit([unit(table, ctx, batch)], ctx), node.schema), outputs
+        two = getattr(work.operator, "in_two", None)
+        if two is not None:
+            count, add = two
+            counted = list(count.apply_unit([partial], ctx))
+            yield collect(add.apply(iter(counted), ctx), node.schema), outputs
+            halves = [partial_of(collect(written, edge.schema), count.divided_by, half) for half in (0, 1)]
+            counted = [b for half in halves for b in count.apply_unit([unit(half, ctx)], ctx)]
+            yield collect(add.apply_unit([unit(collect(counted, count.schema), ctx)], ctx), node.schema), outputs
+
+
+def combined(combiner: Any, batches: Sequence[pa.RecordBatch], ctx: Any, push: int = 0) -> list[pa.RecordBatch]:
+    """What a combiner makes of a task's rows, given one after another (``push``) or read."""
+    if not push and hasattr(combiner, "apply"):
+        return list(combiner.apply(iter(batches), ctx))
+    state = combiner.new(ctx)
+    return [*(made for one in batches for made in state.add(one)), *state.finish()]
+
+
+def partial_of(partial: pa.Table, values: Sequence[str], half: int) -> pa.Table:
+    """The rows of one of two parts of the values."""
+    hashes = hash_columns([partial.column(name) for name in values])
+    return filter_rows(partial, pa.array((hashes >> np.uint64(32)) % np.uint64(2) == half))
 
 
 def groups_of(table: pa.Table, keys: Sequence[str]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:

@@ -265,7 +265,7 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.connectors.ranges import RangeSource
     from firesteel.task.functions import spark_steps
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
-    from firesteel.task.operators.aggregation.side_by_side import SideBySide
+    from firesteel.task.operators.aggregation.states import AggregateStates
     from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
     from firesteel.task.operators.join import BroadcastJoin, HashJoin
     from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
@@ -287,7 +287,7 @@ def odd_steps(job, folder: Path) -> list:
     return [
         broadcast,
         BroadcastOrderedJoin(nearest, "data set 3"),
-        SideBySide("aggregates of both kinds", ("k",), schema),
+        AggregateStates("aggregate", ("k",), (), schema),
         KeyFilter("filter", ("k",), (pa.int64(),), BloomFilter.of(np.arange(100, dtype=np.uint64))),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),
         SqlOfKeys("join", "SELECT * FROM input0", (("k",),), (schema,), schema, ({"k": "k"},)),

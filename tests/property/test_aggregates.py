@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.aggregates_kit import KEYS, VALUES, alike, check, drawn, in_tasks
+from tests.aggregates_kit import KEYS, VALUES, alike, check, combined, drawn, in_tasks, nodes_of
 from tests.effort import examples
 
 from firesteel import agg
 from firesteel.api.steps.aggregates.written import prepared
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.task.batches import take_rows
-from firesteel.task.operators.aggregation.aggregate import FullAggregate
 from operators_support import collect, context, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -259,12 +258,8 @@ def test_partial_then_final(tmp_path, table, keys, names, budgets, batch, tasks)
     (condition,) = made.computed or ["w"]
     table = table.append_column(condition, table["w"]) if made.computed else table
     aggs = tuple(made.aggregations)
-    result = in_tasks(tmp_path, table, keys, aggs, budgets, batch, tasks)
-    check(result, table, keys, names, expected, same)
-    ctx, full = context(tmp_path, budgets[1]), FullAggregate("agg", keys, aggs, table.schema)
-    whole = collect(full.apply_unit([unit(table, ctx, batch)], ctx), result.schema)
-    check(whole, table, keys, names, expected, same)
-    assert not list(tmp_path.iterdir())
+    for result, outputs in in_tasks(tmp_path, table, keys, aggs, budgets, batch, tasks):
+        check(result, table, keys, outputs, expected, same)
 
 
 @QUICK
@@ -273,14 +268,18 @@ def test_partial_then_final(tmp_path, table, keys, names, budgets, batch, tasks)
     st.integers(1, 4),
     st.integers(0, 2**32),
 )
-def test_variance_loses_nothing_by_a_large_mean(values, parts, seed):
+def test_variance_loses_nothing_by_a_large_mean(tmp_path, values, parts, seed):
     """One far from zero is what it is near zero, however its rows are cut."""
     near = np.array([v % 16 for v in values])
     far = pa.table({"x": near + 1e9, "k": np.random.default_rng(seed).integers(0, parts, len(near))})
-    operator_aggs = tuple(prepared([("v", agg.var_pop("x"))], far.schema, "aggregate").aggregations)
-    folding = FullAggregate("agg", (), operator_aggs, far.schema).folding
-    pieces = [folding.merge(folding.to_partial(far.filter(pa.array(far["k"].to_numpy() == k)))) for k in range(parts)]
-    got = folding.finish(folding.merge(pa.concat_tables(pieces)))["v"][0].as_py()
+    aggs = prepared([("v", agg.var_pop("x"))], far.schema, "aggregate").aggregations
+    (node,) = nodes_of(far.schema, (), aggs)
+    ctx, pieces = context(tmp_path), [far.filter(pa.array(far["k"].to_numpy() == k)) for k in range(parts)]
+    partial = [
+        b for k, piece in enumerate(pieces) for b in combined(node.inputs[0].combiner, piece.to_batches(), ctx, k % 2)
+    ]
+    rows = unit(collect(partial, node.inputs[0].schema), ctx)
+    got = collect(node.work.operator.apply_unit([rows], ctx))["v"][0].as_py()
     want = float((far["x"].to_numpy() - 1e9).var())
     assert math.isclose(
         got, want, rel_tol=1e-6, abs_tol=1e-6 * math.sqrt(want) + 1e-12
@@ -292,7 +291,7 @@ def test_variance_loses_nothing_by_a_large_mean(values, parts, seed):
 def test_distinct_values_are_counted_within_the_error(n, rsd):
     table = pa.table({"x": [f"value {i}" for i in range(n)]}, schema=pa.schema({"x": pa.string()}))
     (aggregation,) = prepared([("n", agg.approx_count_distinct("x", rsd))], table.schema, "aggregate").aggregations
-    folding = FullAggregate("agg", (), (aggregation,), table.schema).folding
+    folding = nodes_of(table.schema, (), (aggregation,))[0].work.direct.folding
     rows = folding.to_partial(table)
     halves = [folding.merge(rows.slice(0, 2 * n // 3)), folding.merge(rows.slice(n // 3))]
     merged = folding.merge(pa.concat_tables(halves))
@@ -313,7 +312,7 @@ def test_a_digest_is_near_the_percentile(draw):
     ps = [0, 0.001, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1]
     table = pa.table({"k": random.integers(0, groups, n), "x": values})
     made = tuple(prepared([("p", agg.percentile_approx("x", ps))], table.schema, "aggregate").aggregations)
-    folding = FullAggregate("agg", ("k",), made, table.schema).folding
+    folding = nodes_of(table.schema, ("k",), made)[0].work.direct.folding
     merged = folding.merge(folding.to_partial(table.slice(0, 1000)))
     for at in range(1000, n, 17_000):
         merged = folding.merge(pa.concat_tables([merged, folding.merge(folding.to_partial(table.slice(at, 17_000)))]))
@@ -329,12 +328,13 @@ def test_a_digest_is_near_the_percentile(draw):
 
 @QUICK
 @given(st.lists(st.sampled_from([None, -0.0, 0.0, 1.5, math.nan, 2.0, 3.0]), max_size=30), st.integers(0, 1 << 20))
-def test_a_set_is_the_same_whatever_order_its_values_come_in(values, seed):
+def test_a_set_is_the_same_whatever_order_its_values_come_in(tmp_path, values, seed):
     table = pa.table({"x": pa.array(values, pa.float64())})
     made = tuple(prepared([("s", agg.collect_set("x"))], table.schema, "aggregate").aggregations)
-    folding = FullAggregate("agg", (), made, table.schema).folding
+    (node,) = nodes_of(table.schema, (), made)
     shuffled = take_rows(table, np.random.default_rng(seed).permutation(len(values)))
-    found = [folding.finish(folding.merge(folding.to_partial(rows)))["s"] for rows in (table, shuffled)]
+    ctx = context(tmp_path)
+    found = [collect(node.work.direct.apply_unit([unit(rows, ctx)], ctx))["s"] for rows in (table, shuffled)]
     assert str(found[0]) == str(found[1])
 
 
@@ -355,7 +355,7 @@ def test_what_a_user_aggregate_raises_or_returns_is_told():
     ):
         call = agg.user(aggregate, "s", "i", type="bigint")
         made = tuple(prepared([("own", call)], table.schema, "aggregate").aggregations)
-        folding = FullAggregate("agg", (), made, table.schema).folding
+        folding = nodes_of(table.schema, (), made)[0].work.direct.folding
         with pytest.raises(FiresteelError, match=said):
             folding.finish(folding.merge(folding.to_partial(table)))
     with pytest.raises(UsageError, match="Half is no aggregate: it has no merge and no finish"):

@@ -67,7 +67,7 @@ def _other_rows(step: PlannedStep) -> Iterator[str]:
     if not step.node.config.deterministic:
         yield f"{SAID_BY_USER} of {step.node}"
     if isinstance(step.work, KeyedStep):
-        for output in getattr(step.work.operator, "order_dependent", ()):
+        for output in step.work.by_order:
             yield f"'{output}' of {step.node} depends on the order in which rows come"
 
 

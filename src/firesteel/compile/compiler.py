@@ -61,7 +61,7 @@ from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, LINEAGE, MAX_PARALLELISM, Options
 from firesteel.options.checks import check_options
-from firesteel.task.operators.aggregation.distinct_counts import CountValues
+from firesteel.task.operators.groups import CountValues
 from firesteel.task.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 
 

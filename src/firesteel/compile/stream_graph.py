@@ -7,7 +7,7 @@ What a step *does* never changes once it is made; how it is run (:class:`StepCon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -106,6 +106,10 @@ class KeyedStep:
     direct: KeyedOperator
     keys: tuple[tuple[str, ...], ...]
     kept: tuple[str, ...] | None = None
+    made: Mapping[str, tuple[str, ...]] | None = None
+    """Of groups: by output column behind the keys the columns that it is made of; None: it is not known."""
+    by_order: tuple[str, ...] = ()
+    """Output columns that may be others where the same rows come in another order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

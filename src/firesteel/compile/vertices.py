@@ -20,8 +20,8 @@ from firesteel.compile.stream_graph import (
     SourceStep,
 )
 from firesteel.errors import UsageError
-from firesteel.task.operators.aggregation.distinct_counts import CountValues
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
+from firesteel.task.operators.groups import CountValues
 from firesteel.task.operators.join import HashJoin, divisibility_of
 from firesteel.task.program import (
     GateHead,

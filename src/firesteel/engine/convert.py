@@ -173,6 +173,9 @@ def _cast(values: Any, to: pa.DataType) -> Any:  # noqa: PLR0911 - one line per 
         return pa.DictionaryArray.from_arrays(coded.indices.cast(to.index_type), coded.dictionary, ordered=to.ordered)
     if _t.is_null(to):
         return pa.nulls(len(values))
+    if _t.is_struct(to):  # a field that is never null is null where the struct is
+        fields = [_cast(values.field(i), to.field(i).type) for i in range(to.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(to), mask=values.is_null() if values.null_count else None)
     if _t.is_binary(to):
         return _as_bytes(values)
     if _t.is_binary(kind):

@@ -39,6 +39,17 @@ _ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_SPARKS = {kind: name for name, kind in _ARROW.items()}
+_MORE = {
+    pa.uint8(): "UTINYINT",
+    pa.uint16(): "USMALLINT",
+    pa.uint32(): "UINTEGER",
+    pa.uint64(): "UBIGINT",
+    pa.timestamp("ns"): "TIMESTAMP_NS",
+    pa.time64("us"): "TIME",
+    pa.null(): '"NULL"',
+}
+"""Types that Spark lacks in the engine."""
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
 
@@ -78,8 +89,9 @@ def carried(kind: Any) -> Any:
     """The type, if columns of it are taken over: a plain one, or an array, a struct or a map of such. Raises Unsupported."""
     if not isinstance(kind, dict):
         return checked(kind)
-    for _, part in _parts(kind):
-        carried(part)
+    if arrows(kind) is None:
+        for _, part in _parts(kind):
+            carried(part)
     return kind
 
 
@@ -96,6 +108,18 @@ def fields_of(kind: Any) -> list[tuple[str, Any]] | None:
 def entry_of(kind: Any) -> tuple[Any, Any] | None:
     """The types of a map's keys and values; None for other types."""
     return (kind["keyType"], kind["valueType"]) if isinstance(kind, dict) and kind.get("type") == "map" else None
+
+
+def type_of(kind: pa.DataType) -> Any:
+    """The type of a column of Arrow's; ``{"type": "arrow", "arrow": kind}`` where Spark has none."""
+    if pa.types.is_decimal128(kind) and kind.scale >= 0:
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SPARKS.get(kind) or {"type": "arrow", "arrow": kind}
+
+
+def arrows(kind: Any) -> pa.DataType | None:
+    """A type that Spark lacks, as Arrow has it; None for other types."""
+    return kind["arrow"] if isinstance(kind, dict) and kind.get("type") == "arrow" else None
 
 
 def _parts(kind: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -124,6 +148,10 @@ def engine_type(kind: Any) -> str:
     kind = carried(kind)
     if isinstance(kind, str):
         return kind.upper() if decimal_of(kind) else _ENGINE[kind]
+    if (other := arrows(kind)) is not None:
+        if other not in _MORE:
+            raise Unsupported(f"the type {said(kind)} has no name in the engine")
+        return _MORE[other]
     parts = [(name, engine_type(part)) for name, part in _parts(kind)]
     if kind["type"] == "array":
         return f"{parts[0][1]}[]"
@@ -138,6 +166,8 @@ def arrow_type(kind: Any) -> pa.DataType:
     if isinstance(kind, str):
         found = decimal_of(kind)
         return pa.decimal128(*found) if found else _ARROW[kind]
+    if (other := arrows(kind)) is not None:
+        return other
     parts = [(name, arrow_type(part)) for name, part in _parts(kind)]
     if kind["type"] == "array":
         return pa.list_(pa.field(*parts[0]))
@@ -155,7 +185,7 @@ def quoted(name: str) -> str:
 def said(kind: Any) -> str:
     """The type as Spark's users write it."""
     if isinstance(kind, dict):
-        return str(kind.get("type", kind.get("?", "unknown")))
+        return str(kind.get("arrow", kind.get("type", kind.get("?", "unknown"))))
     return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(str(kind), str(kind))
 
 

@@ -33,9 +33,9 @@ from firesteel.task.batches import closing, coalesce, labelled, whole, with_null
 from firesteel.task.functions.instances import make_room, put_back, tell_close_errors
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
-from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.composed import as_one
 from firesteel.task.operators.fragments import Chain, KeyedQuery, Query, composed
+from firesteel.task.operators.groups import PartialRows
 from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.overlap import Behind
 from firesteel.task.pipelined_results import Stream
@@ -205,6 +205,7 @@ class _PartRun:
         self.feeds = next((output for output in results if output.dataset in streamed), None)
         """The output that another part reads while it is made; None: there is none."""
         self.stream: Stream | None = None
+        part = replace(part, program=_chained(part.program, streamed))
         self._part = part
         self._reading = _Reading(part, store, cache)
         self._outputs = _Outputs(part, store, codec, streamed)
@@ -302,7 +303,7 @@ class _Reading:
         if (
             not isinstance(head, SourceHead)
             or not isinstance(head.source, FileSource)
-            or not isinstance(first, Chain)
+            or not isinstance(first, Chain | PartialRows)
             or not first.reads_files
         ):
             return None
@@ -314,7 +315,12 @@ class _Reading:
 
     def _composed(self) -> tuple[Head, Sequence[Operator]]:
         """The head and the operators, with consecutive queries as one."""
-        return composed(as_one(self._program.head), _with_threads(self._program), _wanted(self._program.outputs))
+        program, operators, last = self._program, list(_with_threads(self._program)), list[Any]()
+        wanted = _wanted(program.outputs)
+        if operators and isinstance(end := operators[-1], PartialRows):
+            last, wanted = [operators.pop()], end.reads.names
+        head, made = composed(as_one(program.head), operators, wanted)
+        return head, [*made, *last]
 
     def _head(self, head: Head, streams: Mapping[int, Stream]) -> Batches:
         if isinstance(head, SourceHead):
@@ -386,7 +392,7 @@ def _divided_by(program: VertexProgram) -> tuple[str, ...]:
 def _wanted(outputs: Sequence[ResultOutput | SinkOutput]) -> list[str]:
     """The columns that partial aggregations take of the rows; empty: all, or nobody knows."""
     combiners = [output.combiner if isinstance(output, ResultOutput) else None for output in outputs]
-    narrow = [combiner.columns for combiner in combiners if isinstance(combiner, NarrowCombiner)]
+    narrow = [list(reads.names) for reads in (getattr(one, "reads", None) for one in combiners) if reads is not None]
     return list(dict.fromkeys(itertools.chain.from_iterable(narrow))) if len(narrow) == len(outputs) else []
 
 
@@ -541,6 +547,21 @@ class _Outputs:
 
 def _write_labelled(writer: ResultWriter, schema: pa.Schema, batch: pa.RecordBatch) -> None:
     writer.write(labelled(batch, schema))
+
+
+def _chained(program: VertexProgram, streamed: Set[int]) -> VertexProgram:
+    """The program with the combiner of its only output as the last operator, if it is one: it reads the rows as they come, and the engine
+    computes it in one statement with those before it. Beside a step that reads ahead it stays behind."""
+    if len(program.outputs) != 1 or any(getattr(one, "prefetch", 0) for one in program.operators):
+        return program
+    (output,) = program.outputs
+    if (
+        not isinstance(output, ResultOutput)
+        or output.dataset in streamed
+        or not isinstance(output.combiner, PartialRows)
+    ):
+        return program
+    return replace(program, operators=(*program.operators, output.combiner), outputs=(replace(output, combiner=None),))
 
 
 def _with_threads(program: VertexProgram) -> tuple[Operator, ...]:

@@ -52,7 +52,7 @@ def test_the_first_reads_by_key_and_may_be_divided_by_value():
     assert (between.divisible, between.by_value, between.co_partitioned) == (False, False, True)
     assert [job.job_graph.datasets[e.dataset].keys for e in (read, between)] == [("k",), ("k",)]
     assert (first.name, second.name) == ("count values of aggregate(d, total)", "aggregate(d, total) -> collect")
-    assert first.program.head.operator.divided_by == ("__0_distinct",)
+    assert first.program.head.operator.divided_by == ("__d0",)
     assert source_.step and second.step and not first.step
     assert "    in one step with [1], unless that divides what it reads" in describe(job).splitlines()
 
@@ -61,9 +61,9 @@ def test_values_of_several_columns_are_parted_by_all_of_them():
     several = {"d": ("v", "count_distinct"), "e": ("w", "count_distinct")}
     job = compiled(by_key(**several))
     assert pairs(job) == [(1, 2)]
-    assert job.job_graph.vertices[1].program.head.operator.divided_by == ("__0_distinct", "__1_distinct")
+    assert job.job_graph.vertices[1].program.head.operator.divided_by == ("__d0", "__d1")
     of_all = compiled(source().aggregate(several))
-    assert of_all.job_graph.datasets[0].keys == ("__0_distinct", "__1_distinct")
+    assert of_all.job_graph.datasets[0].keys == ("__d0", "__d1")
 
 
 def test_without_keys_the_first_reads_by_value():

@@ -27,7 +27,7 @@ from firesteel.compile.identity.walk import Walk
 from identity_kit import QUIET, SETTLED, everything, odd_steps, value_print, write_files
 
 KIT = Path(inspect.getfile(everything))
-BASES = {"FileSink", "TableSink", "_Apply", "_Folded", "_OnRows"}
+BASES = {"FileSink", "TableSink", "_Apply", "_OnRows"}
 WITHIN_TASKS = {"PassingByKey", "Chain", "KeyedChain"}
 ELSEWHERE = {
     "IcebergSink",  # a TableSink that needs a catalog

@@ -61,9 +61,7 @@ def test_compiling_and_describing_load_no_pyspark():
 
 
 def test_an_executor_loads_nothing_but_arrow_and_numpy():
-    loaded = imported(
-        "firesteel.task.runner", "firesteel.task.operators.composed", "firesteel.task.operators.aggregation.narrow"
-    )
+    loaded = imported("firesteel.task.runner", "firesteel.task.operators.composed", "firesteel.task.operators.groups")
     assert not tops(loaded) & set(HEAVY)
     assert rooms(loaded) <= {"task", "engine", "results", "model", "errors", "humanize"}
 

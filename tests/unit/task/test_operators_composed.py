@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.aggregates_kit import combined, nodes_of
 
-from firesteel.task.operators.aggregation.aggregate import Aggregation, FullAggregate, PartialAggregate
-from firesteel.task.operators.aggregation.narrow import NarrowCombiner
+from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
 from firesteel.task.operators.join import HashJoin, join_schema
 from firesteel.task.operators.relational import Filter
@@ -20,8 +20,11 @@ def table(n: int, keys: int) -> pa.Table:
     return pa.table({"k": [i % keys for i in range(n)], "v": list(range(n))}, schema=SCHEMA)
 
 
-def total() -> FullAggregate:
-    return FullAggregate("sum", ("k",), (Aggregation("v", "sum", "v"),), SCHEMA)
+(TOTAL,) = nodes_of(SCHEMA, ("k",), [Aggregation("sum", ("v",), "v")])
+
+
+def total():
+    return TOTAL.work.direct
 
 
 @pytest.mark.parametrize("memory", [64 << 20, 64 << 10])
@@ -68,9 +71,8 @@ class TestComposed:
         assert not list(tmp_path.glob("spool-*"))
 
 
-def test_a_narrow_combiner_sees_its_columns_only(tmp_path):
-    inner = PartialAggregate(("k",), (Aggregation("v", "sum", "v"),), SCHEMA)
-    state = NarrowCombiner(("k", "v"), inner).new(context(tmp_path))
-    wide = table(100, 4).append_column("x", pa.nulls(100)).to_batches()[0]
-    found = [*state.add(wide), *state.finish()]
+@pytest.mark.parametrize("push", [0, 1])
+def test_a_combiner_sees_its_columns_only(tmp_path, push):
+    wide = table(100, 4).append_column("x", pa.nulls(100)).to_batches()
+    found = combined(TOTAL.inputs[0].combiner, wide, context(tmp_path), push)
     assert sum(batch.num_rows for batch in found) == 4

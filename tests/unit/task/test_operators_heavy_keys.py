@@ -7,26 +7,30 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.aggregates_kit import combined as combined_rows
+from tests.aggregates_kit import nodes_of
 
-from firesteel.task.operators.aggregation.aggregate import (
-    CHUNK_ROWS,
-    Aggregation,
-    DistinctCombiner,
-    FinalAggregate,
-    PartialAggregate,
-)
-from firesteel.task.operators.aggregation.duplicates import OnePerKeyCombiner
-from firesteel.task.operators.aggregation.heavy import SHARE, SLICE_ROWS, SLICES, heavy_rows
+from firesteel import ExecutionEnvironment
+from firesteel.api.steps.aggregates.functions import Aggregation
+from firesteel.api.steps.keyed import drop_duplicates
 from firesteel.task.operators.aggregation.reduce import ReduceCombiner
+from firesteel.task.operators.groups import CHUNK_ROWS
+from firesteel.task.operators.heavy import SHARE, SLICE_ROWS, SLICES, heavy_rows
 from operators_support import collect, context, unit
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
 FUNCTIONS = ("sum", "min", "max", "count", "mean")
+
+
+def combiner_of(function):
+    pipeline = ExecutionEnvironment().from_arrow(SCHEMA.empty_table())._pipeline
+    if function in ("drop_duplicates", "distinct"):
+        return drop_duplicates(pipeline, ["k"] if function == "drop_duplicates" else ["k", "v"]).node.inputs[0].combiner
+    return nodes_of(SCHEMA, ("k",), [Aggregation(function, ("v",), "x")])[0].inputs[0].combiner
+
+
 FOLDING = {
-    **{f: PartialAggregate(("k",), (Aggregation("v", f, "x"),), SCHEMA) for f in FUNCTIONS},
-    "few distinct values": PartialAggregate(("k",), (Aggregation("v", "count_distinct", "x"),), SCHEMA),
-    "drop_duplicates": OnePerKeyCombiner(("k",), SCHEMA),
-    "distinct": DistinctCombiner(("k", "v"), SCHEMA),
+    **{f: combiner_of(f) for f in (*FUNCTIONS, "count_distinct", "drop_duplicates", "distinct")},
     "reduce": ReduceCombiner("add", lambda a, b: (a.k, a.v + b.v), ("k",), SCHEMA),
 }
 
@@ -44,9 +48,7 @@ def rows(shares, rows_each: int = CHUNK_ROWS) -> pa.Table:
 
 
 def combined(combiner, table: pa.Table, ctx) -> pa.Table:
-    state = combiner.new(ctx)
-    out = [batch for given in table.to_batches(max_chunksize=1 << 16) for batch in state.add(given)]
-    return pa.Table.from_batches([*out, *state.finish()])
+    return pa.Table.from_batches(combined_rows(combiner, table.to_batches(max_chunksize=1 << 16), ctx))
 
 
 @pytest.mark.parametrize(
@@ -75,9 +77,9 @@ def test_the_function_of_a_user_folds_them_too(tmp_path):
 def test_nothing_is_lost_between_what_is_folded_and_what_passes(tmp_path, memory):
     table = rows([0.0, 0.1, 0.5, 0.0, 0.08], 20_000)
     ctx = context(tmp_path, memory)
-    aggs = tuple(Aggregation("v", f, f) for f in FUNCTIONS)
-    partial = combined(PartialAggregate(("k",), aggs, SCHEMA), table, ctx)
-    found = collect(FinalAggregate("a", ("k",), aggs, SCHEMA).apply_unit([unit(partial, ctx)], ctx))
+    (node,) = nodes_of(SCHEMA, ("k",), [Aggregation(f, ("v",), f) for f in FUNCTIONS])
+    partial = combined(node.inputs[0].combiner, table, ctx)
+    found = collect(node.work.operator.apply_unit([unit(partial, ctx)], ctx))
     wanted = table.group_by("k").aggregate([("v", f) for f in FUNCTIONS])
     order = [("k", "ascending")]
     assert found.sort_by(order).to_pydict() == wanted.sort_by(order).rename_columns(["k", *FUNCTIONS]).to_pydict()

@@ -10,19 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.aggregates_kit import nodes_of
 
+from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.errors import PartitionException
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.batches import BatchSize
 from firesteel.task.functions.batch_functions import MapInArrow
-from firesteel.task.operators.aggregation.aggregate import (
-    Aggregation,
-    FinalAggregate,
-    PartialAggregate,
-    aggregate_schema,
-    partial_schema,
-)
 from firesteel.task.operators.fragments import SqlFragment
 from firesteel.task.operators.join import HashJoin, join_schema
 from firesteel.task.operators.relational import Filter
@@ -96,17 +91,16 @@ def test_the_driver_reads_what_a_program_that_travelled_wrote(store, ctx, kind, 
 
 
 def test_partial_aggregation_then_final_aggregation(store, ctx):
-    aggs = (Aggregation("v", "sum", "total"), Aggregation("*", "count", "n"))
-    middle, out = partial_schema(SCHEMA, ("k",), aggs), aggregate_schema(SCHEMA, ("k",), aggs)
+    (node,) = nodes_of(SCHEMA, ("k",), [Aggregation("sum", ("v",), "total"), Aggregation("count", (), "n")])
+    (edge,) = node.inputs
+    middle, out = edge.schema, node.schema
     program = source(
-        ResultOutput(0, middle, ("k",), PartialAggregate(("k",), aggs, SCHEMA)),
+        ResultOutput(0, middle, ("k",), edge.combiner),
         operators=(Filter("even", pc.bit_wise_and(pc.field("v"), 1) == 0),),
     )
     first = run_task(program, ctx, [], [(0, 1000)], store, {0: 16}, "none")
-    assert first.partitions[0].rows == 5 and first.rows_out == 500
-    final = VertexProgram(
-        KeyedHead(FinalAggregate("agg", ("k",), aggs, SCHEMA), (0,)), (), (ResultOutput(1, out),), (middle,)
-    )
+    assert first.partitions[0].rows == 5
+    final = VertexProgram(KeyedHead(node.work.operator, (0,)), (), (ResultOutput(1, out),), (middle,))
     second = run_task(pickle.loads(pickle.dumps(final)), ctx, [gate(0, 16, subtask=3)], [], store, {1: 1}, "zstd")
     assert second.rows_in == 5 and second.bytes_in == int(first.partitions[0].bytes.sum())
     assert sorted(read(store, 1, out, 1).to_pylist(), key=lambda r: r["k"]) == [

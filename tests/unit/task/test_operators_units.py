@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.aggregates_kit import nodes_of
 
+from firesteel import ExecutionEnvironment
+from firesteel.api.steps.aggregates.functions import Aggregation
+from firesteel.api.steps.keyed import drop_duplicates
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.task.functions.group_functions import ApplyInArrow
-from firesteel.task.operators.aggregation.aggregate import Aggregation, Distinct, FullAggregate
 from firesteel.task.operators.composed import UnitedInput
 from firesteel.task.operators.join import HashJoin, join_schema
 from firesteel.task.operators.units import SpoolInput, run_keyed, run_unit, unit_limit, units
@@ -75,7 +78,7 @@ def test_a_giant_key_comes_whole_and_alone_as_far_as_can_be(tmp_path):
 def test_one_unit_is_worked_on_even_when_there_are_no_rows(tmp_path):
     ctx = context(tmp_path)
     schema = pa.schema({"k": pa.int64()})
-    count = FullAggregate("agg", (), (Aggregation("*", "count", "n"),), schema)
+    count = nodes_of(schema, (), [Aggregation("count", (), "n")])[0].work.direct
     assert collect(run_keyed(count, [TableReader([schema.empty_table()])], [schema], ctx)).to_pylist() == [{"n": 0}]
 
 
@@ -122,7 +125,7 @@ def test_memory_is_bounded_by_the_budget_not_by_the_input(tmp_path):
             for i in range(100):
                 yield pa.record_batch({"k": np.arange(10_000) * 100 + i, "v": np.ones(10_000, np.int64)})
 
-    operator = FullAggregate("agg", ("k",), (Aggregation("v", "sum", "s"),), schema)
+    operator = nodes_of(schema, ("k",), [Aggregation("sum", ("v",), "s")])[0].work.direct
     before, peak, groups = pa.total_allocated_bytes(), 0, 0
     tracemalloc.start()
     for batch in run_unit(operator, [Endless()], ctx):
@@ -158,7 +161,8 @@ def test_a_union_of_inputs_that_differ_in_nullability_is_one_input(tmp_path):
     parts = [unit(pa.table({"k": [1, 2]}, schema=strict), ctx), unit(pa.table({"k": [None, 2]}, schema=loose), ctx)]
     united = UnitedInput(parts, loose)
     assert united.table().schema == loose
-    distinct = Distinct("distinct", ("k",), loose)
+    pipeline = ExecutionEnvironment().from_arrow(loose.empty_table())._pipeline
+    distinct = drop_duplicates(pipeline, ["k"]).node.work.direct
     assert rows(collect(distinct.apply_unit([united], ctx))) == rows(pa.table({"k": [1, 2, None]}))
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
+from firesteel.api.steps.aggregates.functions import Aggregation, call_of, check_aggregations, output_type
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
 from firesteel.api.steps.common import settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
@@ -23,22 +24,12 @@ from firesteel.errors import UsageError
 from firesteel.humanize import first_of
 from firesteel.model.absorbing import SIDES
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.plan.expr import column as plan_column
+from firesteel.plan.relation import Aggregate
+from firesteel.sql.steps import groups
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
-from firesteel.task.operators.aggregation.aggregate import (
-    Aggregation,
-    Distinct,
-    DistinctCombiner,
-    FinalAggregate,
-    FullAggregate,
-    PartialAggregate,
-    aggregate_schema,
-    check_aggregations,
-    partial_schema,
-)
-from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
-from firesteel.task.operators.aggregation.narrow import NarrowCombiner
-from firesteel.task.operators.aggregation.side_by_side import SideBySide
+from firesteel.task.operators.aggregation.states import AggregateStates, MergeStates, PartialStates, States
 from firesteel.task.operators.join import HashJoin, build_sides, join_kind, join_schema
 from firesteel.task.operators.relational import as_expression, check_columns, project_schema
 
@@ -109,7 +100,7 @@ def needed(
     made = project_schema(schema, list(computed.items()))[0] if computed else ()
     whole = pa.schema([*schema, *made])
     check_aggregations(whole, keys, aggs)
-    reads = {name for agg in aggs for name in agg.reads(whole)} | set(keys)
+    reads = {name for agg in aggs for name in agg.reads} | set(keys)
     reads = reads or {narrowest(schema)}
     return [*((name, column(name)) for name in schema.names if name in reads), *computed.items()]
 
@@ -118,7 +109,7 @@ def count(pipeline: Pipeline, keys: tuple[str, ...]) -> Pipeline:
     """The number of rows, as column ``count``. Without keys: of all rows."""
     with step_at("count") as place:
         pipeline.refuse_sides("count")
-        return aggregate_of(pipeline, keys, (Aggregation(None, "count", "count"),), place)
+        return aggregate_of(pipeline, keys, (Aggregation("count", (), "count"),), place)
 
 
 def _kind_of(aggs: Sequence[Aggregation]) -> str:
@@ -126,62 +117,72 @@ def _kind_of(aggs: Sequence[Aggregation]) -> str:
 
 
 def aggregate_of(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
-    """Partly before the exchange, finally behind it. Without keys: one row, in one subtask."""
-    rows = pipeline.schema
-    out = aggregate_schema(rows, keys, aggs)
-    reads = tuple(dict.fromkeys([*keys, *(name for agg in aggs for name in agg.reads(rows))]))
-    reads = reads or (narrowest(rows),)  # rows without columns have no number
-    read_schema = pa.schema([rows.field(name) for name in reads])
-    kind = _kind_of(aggs)
-    edge = StreamEdge(
-        pipeline.node,
-        ShipStrategy.HASH if keys else ShipStrategy.GLOBAL,
-        keys,
-        NarrowCombiner(reads, PartialAggregate(keys, aggs, read_schema)),
-        partial_schema(read_schema, keys, aggs),
-        reads=reads,
-    )
-    final = FinalAggregate(kind, keys, aggs, read_schema)
-    full = FullAggregate(kind, keys, aggs, read_schema)
-    return pipeline.at(StreamNode(kind, KeyedStep(final, full, (keys,), keys), out, (edge,), place=place))
+    """Partly before the exchange, finally behind it. Without keys: one row, in one subtask.
+
+    Users' aggregates and sketches are computed by themselves, and put beside the others.
+    """
+    check_aggregations(pipeline.schema, keys, aggs)
+    engines, ours = (tuple(agg for agg in aggs if (agg.ours is None) == engine) for engine in (True, False))
+    if not ours:
+        return _groups(pipeline, keys, engines, place)
+    found = _states(pipeline, keys, ours, place)
+    if not engines:
+        return found
+    both = groups.side_by_side(_groups(pipeline, keys, engines, place), found, keys, place)
+    outputs = [*keys, *(agg.output for agg in aggs)]
+    return project(both, _kind_of(aggs), [(name, column(name)) for name in outputs], place)
 
 
-def side_by_side(left: Pipeline, right: Pipeline, keys: tuple[str, ...], place: str) -> Pipeline:
-    """The columns of both, which have one row for each of the same keys. Without keys: one row each."""
-    rest = [field for field in right.schema if field.name not in keys]
-    schema = pa.schema([*left.schema, *rest])
-    operator = SideBySide("aggregate", keys, schema)
+def _groups(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
+    rows, kind = pipeline.schema, _kind_of(aggs)
+    reads = _reads(rows, keys, aggs)
+    stream = groups.stream_of(pipeline, reads, kind)
+    columns = {name: plan_column(id, stream.kinds[id]) for name, id in zip(reads, stream.kinds, strict=True)}
+    items = {f"k{n}": columns[key] for n, key in enumerate(keys)}
+    items |= {f"a{n}": call_of(agg, rows, columns) for n, agg in enumerate(aggs)}
+    relation = Aggregate(stream, tuple(columns[key] for key in keys), items)
+    out = pa.schema([*groups.key_fields(rows, keys), *(pa.field(agg.output, output_type(agg, rows)) for agg in aggs)])
+    made = {agg.output: tuple(agg.reads) for agg in aggs}
+    by_order = tuple(agg.output for agg in aggs if agg.order_dependent)
+    return groups.groups(pipeline, relation, keys, reads, out, kind, made, by_order, place)
+
+
+def _states(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
+    rows, kind = pipeline.schema, _kind_of(aggs)
+    reads = _reads(rows, keys, aggs)
+    schema = groups.narrowed(rows, reads)
+    given = tuple((agg.output, agg.ours, agg.where) for agg in aggs if agg.ours is not None)
+    states = States(schema, keys, given)
     ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
-    edges = tuple(StreamEdge(one.node, ship, keys) for one in (left, right))
-    work = KeyedStep(operator, operator, (keys, keys), keys or None)
-    return left.at(StreamNode("aggregate", work, schema, edges, place=place))
+    combiner = PartialStates(keys, given, schema)
+    edge = StreamEdge(pipeline.node, ship, keys, combiner, states.partial_schema, reads=reads)
+    made = {agg.output: tuple(agg.reads) for agg in aggs}
+    by_order = tuple(agg.output for agg in aggs if agg.order_dependent)
+    merge, whole = (operator(kind, keys, given, schema) for operator in (MergeStates, AggregateStates))
+    work = KeyedStep(merge, whole, (keys,), keys, made, by_order)
+    return pipeline.at(StreamNode(kind, work, states.output_schema, (edge,), place=place))
+
+
+def _reads(schema: pa.Schema, keys: tuple[str, ...], aggs: tuple[Aggregation, ...]) -> tuple[str, ...]:
+    reads = tuple(dict.fromkeys([*keys, *(name for agg in aggs for name in agg.reads)]))
+    return reads or (narrowest(schema),)  # rows without columns have no number
 
 
 def distinct(pipeline: Pipeline) -> Pipeline:
     """Duplicates are removed in each task first, then among all rows that are equal."""
     with step_at("distinct") as place:
         pipeline.refuse_sides("distinct")
-        schema = pipeline.schema
-        keys = tuple(schema.names)
-        edge = StreamEdge(pipeline.node, ShipStrategy.HASH, keys, DistinctCombiner(keys, schema), schema)
-        operator = Distinct("distinct", keys, schema)
-        work = KeyedStep(operator, operator, (keys,), keys)
-        return pipeline.at(StreamNode("distinct", work, schema, (edge,), place=place))
+        return groups.distinct(pipeline, tuple(pipeline.names), "distinct", place)
 
 
 def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
     """One row of those that agree in these columns (none: in all): in each task first, then among all."""
     with step_at("drop_duplicates") as place:
         pipeline.refuse_sides("drop_duplicates")
-        schema = pipeline.schema
         names = plain_names(_flat([column for column in subset if column is not None]), "drop_duplicates")
-        check_columns(schema, names, "drop_duplicates")
-        keys = tuple(dict.fromkeys(names)) or tuple(schema.names)
-        edge = StreamEdge(pipeline.node, ShipStrategy.HASH, keys, OnePerKeyCombiner(keys, schema), schema)
-        kind = f"drop_duplicates({first_of(keys, 4)})"
-        operator = OnePerKey(kind, keys, schema)
-        work = KeyedStep(operator, operator, (keys,), keys)
-        return pipeline.at(StreamNode(kind, work, schema, (edge,), place=place))
+        check_columns(pipeline.schema, names, "drop_duplicates")
+        keys = tuple(dict.fromkeys(names)) or tuple(pipeline.names)
+        return groups.distinct(pipeline, keys, f"drop_duplicates({first_of(keys, 4)})", place)
 
 
 # --- functions of groups --------------------------------------------------------------------------------------------

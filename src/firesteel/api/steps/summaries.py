@@ -9,22 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.common import step_at
+from firesteel.api.steps.keyed import aggregate_of
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import ShipStrategy
-from firesteel.task.operators.aggregation.describe import (
-    STATISTICS,
-    Describe,
-    DescribePart,
-    described,
-    is_number,
-    output_schema,
-    partial_schema,
-)
-from firesteel.task.operators.relational import check_columns
+from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
+from firesteel.task.operators.aggregation.describe import STATISTICS, Describe, output_schema
+from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.operators.sampling import Sample
 
 
@@ -63,19 +57,26 @@ def _described(
         raise UsageError("There is no column of numbers or strings to describe.", hint='Name others: describe("day").')
     if "summary" in names:
         raise UsageError(f"{kind} names its first column 'summary', as one of yours is.", hint="Rename yours.")
-    types = tuple(described(rows, name) for name in names)
+    types = tuple(order_type(rows.field(name).type) for name in names)
     wrong = next((name for name, type_ in zip(names, types, strict=True) if type_ is None), None)
     if wrong is not None:
         raise UsageError(f"Column '{wrong}' is {rows.field(wrong).type}, whose values have no order.")
-    schema = partial_schema(rows, names)
-    part = DescribePart(f"local {kind}", names, types, schema)  # type: ignore[arg-type]
-    local = pipeline.then(f"local {kind}", ChainedStep(part), schema, place)
-    whole = Describe(kind, names, types, tuple(statistics))  # type: ignore[arg-type]
-    return local.partitioned(ShipStrategy.GLOBAL).then(kind, ChainedStep(whole), output_schema(names), place)
+    aggs = [
+        Aggregation(function, (name,), f"{place}_{what}")
+        for place, (name, type_) in enumerate(zip(names, types, strict=True))
+        for what, function in _FUNCTIONS.items()
+        if what in statistics and (is_number(type_) or what not in ("mean", "stddev"))  # type: ignore[arg-type]
+    ]
+    found = aggregate_of(pipeline, (), tuple(aggs), place)
+    whole = Describe(kind, names, tuple(statistics))
+    return found.then(kind, ChainedStep(whole), output_schema(names), place)
+
+
+_FUNCTIONS = {"count": "count", "mean": "mean", "stddev": "stddev_samp", "min": "min", "max": "max"}
 
 
 def _by_default(schema: pa.Schema, name: str) -> bool:
-    type_ = described(schema, name)
+    type_ = order_type(schema.field(name).type)
     return type_ is not None and (is_number(type_) or str(type_) in ("string", "large_string"))
 
 

@@ -17,7 +17,7 @@ from firesteel.compile.stream_graph import KeyedStep
 from firesteel.compile.vertices import KeyedPart, Vertex
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import CUT, JOIN_SKEW, SCHEDULER, Options
-from firesteel.task.operators.aggregation.distinct_counts import AddCounts, CountValues, in_two_steps
+from firesteel.task.operators.groups import AddCounts, CountValues, SqlGroups
 
 
 def divides_values(options: Options) -> bool:
@@ -39,7 +39,7 @@ def _parted(vertex: Vertex, vertex_of: dict[PlannedStep, Vertex]) -> Iterator[Ve
         first = _first_step(vertex, count)
         vertex_of[first.first] = first
         vertex.in_one_step = _undivided(vertex, first, add)
-        between = Feed(first.first, vertex.gates[0].ship, add.group_keys, None, count.counted_schema)
+        between = Feed(first.first, vertex.gates[0].ship, add.keys[0], None, count.schema)
         vertex.first_step, vertex.gates = first, [between]
         vertex.keyed = KeyedPart(vertex.keyed.step, add, [[between]], [between.schema])
         yield first
@@ -49,20 +49,21 @@ def _parted(vertex: Vertex, vertex_of: dict[PlannedStep, Vertex]) -> Iterator[Ve
 def _steps(vertex: Vertex) -> tuple[CountValues, AddCounts] | None:
     if vertex.keyed is None or len(vertex.gates) != 1 or vertex.keyed.inputs != [vertex.gates]:
         return None
-    return in_two_steps(vertex.keyed.operator, vertex.gates[0].keys)
+    operator = vertex.keyed.operator
+    return operator.in_two if isinstance(operator, SqlGroups) else None
 
 
 def _first_step(vertex: Vertex, count: CountValues) -> Vertex:
     (whole,) = (step for step in vertex.steps if isinstance(step.work, KeyedStep))
-    feed = replace(vertex.gates[0], ship=ShipStrategy.HASH, keys=count.read_by)
-    work = KeyedStep(count, count, (count.read_by,))
-    step = PlannedStep(whole.node, work, count.counted_schema, [[feed]], group=whole.group, reads=1)
+    feed = replace(vertex.gates[0], ship=ShipStrategy.HASH, keys=count.keys[0])
+    work = KeyedStep(count, count, count.keys)
+    step = PlannedStep(whole.node, work, count.schema, [[feed]], group=whole.group, reads=1)
     return Vertex([step], [feed], keyed=KeyedPart(step, count, [[feed]], [feed.schema]))
 
 
 def _undivided(vertex: Vertex, first: Vertex, add: AddCounts) -> Undivided:
     """The vertex as it is where nothing is divided. Without keys the values lie by their hash all the same, so that they are counted
     unit by unit."""
-    if add.group_keys:
+    if add.keys[0]:
         return Undivided(vertex.head(), tuple(vertex.operators))
     return Undivided(first.head(), (add, *vertex.operators))

@@ -22,9 +22,7 @@ from firesteel.compile.stream_graph import (
 )
 from firesteel.model.external import Origin
 from firesteel.task.expressions import plain_column, referenced_columns
-from firesteel.task.operators.aggregation.aggregate import Distinct, FullAggregate
-from firesteel.task.operators.aggregation.duplicates import OnePerKey
-from firesteel.task.operators.aggregation.side_by_side import SideBySide
+from firesteel.task.operators.groups import SqlGroups
 from firesteel.task.operators.join import HashJoin, payload
 from firesteel.task.operators.ordered.asof_join import AsOfJoin
 from firesteel.task.operators.ordered.range_join import RangeJoin
@@ -124,23 +122,22 @@ def _chained(work: ChainedStep, node: StreamNode, before: StepColumns) -> StepCo
 
 def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> StepColumns:  # noqa: PLR0911
     operator: Any = work.direct
+    if work.made is not None:
+        return _aggregated(work.keys[0], work.made, inputs[0])
     match operator:
-        case FullAggregate():
-            return _aggregated(operator, inputs[0])
-        case OnePerKey():  # the row that is kept is found by all columns
-            before = inputs[0]
-            by = before.deciding(operator.distinct_keys, "GROUP_BY") | before.deciding(node.schema.names, "SORT")
+        case SqlGroups() if len(inputs) == 2:
+            direct = {**inputs[1].direct, **inputs[0].direct}
+            return StepColumns(direct, inputs[0].indirect | inputs[1].indirect)
+        case SqlGroups():  # the row that is kept is found by all columns
+            before, keys = inputs[0], work.keys[0]
+            by = before.deciding(keys, "GROUP_BY")
+            if set(keys) != set(node.schema.names):
+                by |= before.deciding(node.schema.names, "SORT")
             return StepColumns(before.direct, before.indirect | by)
-        case Distinct():
-            before = inputs[0]
-            return StepColumns(before.direct, before.indirect | before.deciding(operator.distinct_keys, "GROUP_BY"))
         case HashJoin() | RangeJoin() | AsOfJoin():
             return _joined(operator, inputs)
         case WindowFunctions():
             return _windowed(operator, inputs[0])
-        case SideBySide():
-            direct = {**inputs[1].direct, **inputs[0].direct}
-            return StepColumns(direct, inputs[0].indirect | inputs[1].indirect)
         case _ if len(inputs) == 1:
             kept = dict(zip(work.kept or (), work.keys[0], strict=False))
             before = inputs[0]
@@ -152,10 +149,10 @@ def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> Step
             return StepColumns({}, frozenset().union(*(before.indirect for before in inputs)))
 
 
-def _aggregated(operator: FullAggregate, before: StepColumns) -> StepColumns:
-    keys = {key: before.of([key], "IDENTITY") for key in operator.group_keys}
-    made = {agg.output: before.of(agg.reads(operator.input_schema), "AGGREGATION") for agg in operator.aggregations}
-    return StepColumns(_known({**keys, **made}), before.indirect | before.deciding(operator.group_keys, "GROUP_BY"))
+def _aggregated(keys: Sequence[str], made: Mapping[str, tuple[str, ...]], before: StepColumns) -> StepColumns:
+    direct = {key: before.of([key], "IDENTITY") for key in keys}
+    direct |= {output: before.of(reads, "AGGREGATION") for output, reads in made.items()}
+    return StepColumns(_known(direct), before.indirect | before.deciding(keys, "GROUP_BY"))
 
 
 def _joined(operator: Any, inputs: Sequence[StepColumns]) -> StepColumns:

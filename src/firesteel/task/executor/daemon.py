@@ -22,7 +22,7 @@ import pyarrow as pa  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 PRELOADED = (
     "firesteel.task.executor.standing",
-    "firesteel.task.operators.aggregation.aggregate",
+    "firesteel.task.operators.groups",
     "firesteel.task.functions.batch_functions",
     "firesteel.task.operators.join",
     "firesteel.task.functions.group_functions",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from firesteel.results.hashing import hash_columns
 from firesteel.results.keys import common_key_type, normalise_key
 from firesteel.task.batches import one_chunk, stable_order, take_rows
 from firesteel.task.operators.relational import order_type
@@ -182,6 +183,18 @@ def sorted_rows(codes: list[tuple[Codes, int]]) -> Codes:
     for code, n in codes[1:]:
         combined = combined * n + code
     return stable_order(combined)
+
+
+def content_hashes(table: pa.Table) -> NDArray[np.uint64]:
+    """A number per row that depends on its values only (not on columns of types that have no hash: unions)."""
+    hashable: list[pa.ChunkedArray] = []
+    for column in table.columns:
+        try:
+            hash_columns([column.slice(0, 0)])
+        except TypeError:
+            continue
+        hashable.append(column)
+    return hash_columns(hashable) if hashable else np.zeros(table.num_rows, dtype=np.uint64)
 
 
 def plain_values(column: Any) -> pa.Array:

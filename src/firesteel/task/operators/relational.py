@@ -129,6 +129,29 @@ def order_type(type_: pa.DataType) -> pa.DataType | None:  # noqa: PLR0911 - one
     return type_
 
 
+def aggregate_type(function: str, column: str, schema: pa.Schema) -> pa.DataType:
+    """The type of a sum, mean, min or max of a column. Raises UsageError where the function does not fit the column's type."""
+    types, type_ = pa.types, schema.field(column).type
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    number = types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_) or types.is_null(type_)
+    if function == "mean" and number:
+        return pa.float64()
+    if function == "sum" and types.is_duration(type_):
+        return type_
+    if function == "sum" and types.is_decimal(type_):
+        return pa.decimal256(76, type_.scale) if types.is_decimal256(type_) else pa.decimal128(38, type_.scale)
+    if function == "sum" and number:
+        unsigned = pa.uint64() if types.is_unsigned_integer(type_) else pa.int64()
+        return pa.float64() if types.is_floating(type_) else unsigned
+    if function in ("min", "max") and order_type(type_) is not None:
+        return type_
+    raise UsageError(
+        f"{function} does not work on column '{column}' of type {type_}.",
+        hint="Cast the column, or choose another function.",
+    )
+
+
 _HINTS = (
     ("with timezone to timestamp without", "Give the time a zone: datetime(2024, 1, 1, tzinfo=timezone.utc)."),
     ("Precision is not great enough", "A plain whole number has 19 digits there: write lit(Decimal('1'))."),

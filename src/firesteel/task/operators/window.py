@@ -24,11 +24,16 @@ from firesteel.model.arrays import Ints
 from firesteel.task.batches import one_chunk, table_batches, take, take_rows
 from firesteel.task.functions.rows import fits
 from firesteel.task.functions.user_code import complaint
-from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS
-from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, output_type
-from firesteel.task.operators.aggregation.duplicates import content_hashes
-from firesteel.task.operators.grouping import encode, key_columns, order_codes, plain_values, sorted_rows
-from firesteel.task.operators.relational import check_columns
+from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS
+from firesteel.task.operators.grouping import (
+    content_hashes,
+    encode,
+    key_columns,
+    order_codes,
+    plain_values,
+    sorted_rows,
+)
+from firesteel.task.operators.relational import aggregate_type, check_columns
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 NUMBERS = ("row_number", "rank", "dense_rank", "ntile")
@@ -60,7 +65,7 @@ class WindowFunction:
                     f"The default {self.default!r} of {self.kind} is not of type {type_}, the type of column '{self.column}'."
                 )
             return type_
-        return output_type(Aggregation(self.column, self.kind, output), schema)
+        return pa.int64() if self.kind == "count" else aggregate_type(self.kind, str(self.column), schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -20,18 +20,13 @@ from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate
-from firesteel.task.operators.aggregation.aggregates.bits import Bits
-from firesteel.task.operators.aggregation.aggregates.collections import CollectedList, CollectedSet
 from firesteel.task.operators.aggregation.aggregates.distinct_sketch import (
     LEAST_ERROR,
     MOST_ERROR,
     ApproximateDistinct,
 )
-from firesteel.task.operators.aggregation.aggregates.moments import Moment
-from firesteel.task.operators.aggregation.aggregates.picks import Picked
 from firesteel.task.operators.aggregation.aggregates.quantile_sketch import ApproximatePercentile
 from firesteel.task.operators.aggregation.aggregates.users import Users, check_user_aggregate
-from firesteel.task.operators.aggregation.aggregates.value_counts import Histogram, Mode, Percentile
 
 __all__ = [
     "any_value", "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "collect_list",
@@ -48,8 +43,10 @@ class AggregateCall:
     function: str
     arguments: tuple[Any, ...]
     """Columns or expressions that it is of. The first one is its value."""
-    make: Callable[[tuple[str, ...]], Aggregate] | None = None
-    """Makes it, of the names of its columns; None: it is one of the plain ones, of one column or of rows."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What the function is told besides, as of ``Aggregation``."""
+    ours: Callable[[tuple[str, ...]], Aggregate] | None = None
+    """Makes one that the engine does not compute, of the names of its columns."""
     condition: Any = None
     name: str | None = None
 
@@ -114,37 +111,37 @@ def bool_or(column: Any) -> AggregateCall:
 
 def bit_and(column: Any) -> AggregateCall:
     """The bits that all integers have; null of none."""
-    return _of("bit_and", (column,), lambda names: Bits("bit_and", names[0]))
+    return AggregateCall("bit_and", (column,))
 
 
 def bit_or(column: Any) -> AggregateCall:
     """The bits that any of the integers has; null of none."""
-    return _of("bit_or", (column,), lambda names: Bits("bit_or", names[0]))
+    return AggregateCall("bit_or", (column,))
 
 
 def bit_xor(column: Any) -> AggregateCall:
     """The bits that an odd number of the integers has; null of none."""
-    return _of("bit_xor", (column,), lambda names: Bits("bit_xor", names[0]))
+    return AggregateCall("bit_xor", (column,))
 
 
 def var_samp(column: Any) -> AggregateCall:
     """The sample's variance, a double; null of fewer than two values."""
-    return _moment("var_samp", column)
+    return AggregateCall("var_samp", (column,))
 
 
 def var_pop(column: Any) -> AggregateCall:
     """The population's variance, a double; null of no values."""
-    return _moment("var_pop", column)
+    return AggregateCall("var_pop", (column,))
 
 
 def stddev_samp(column: Any) -> AggregateCall:
     """The sample's standard deviation, a double; null of fewer than two values."""
-    return _moment("stddev_samp", column)
+    return AggregateCall("stddev_samp", (column,))
 
 
 def stddev_pop(column: Any) -> AggregateCall:
     """The population's standard deviation, a double; null of no values."""
-    return _moment("stddev_pop", column)
+    return AggregateCall("stddev_pop", (column,))
 
 
 def variance(column: Any) -> AggregateCall:
@@ -159,17 +156,17 @@ def stddev(column: Any) -> AggregateCall:
 
 def covar_samp(one: Any, other: Any) -> AggregateCall:
     """The sample's covariance, a double, of rows in which both have a value; null of fewer than two."""
-    return _moment("covar_samp", one, other)
+    return AggregateCall("covar_samp", (one, other))
 
 
 def covar_pop(one: Any, other: Any) -> AggregateCall:
     """The population's covariance, a double, of rows in which both have a value; null of none."""
-    return _moment("covar_pop", one, other)
+    return AggregateCall("covar_pop", (one, other))
 
 
 def corr(one: Any, other: Any) -> AggregateCall:
     """Pearson's correlation, a double, of rows in which both have a value; null of fewer than two, NaN where one does not vary."""
-    return _moment("corr", one, other)
+    return AggregateCall("corr", (one, other))
 
 
 def first(column: Any, *, order_by: Any, ignore_nulls: bool = False) -> AggregateCall:
@@ -189,7 +186,7 @@ def last(column: Any, *, order_by: Any, ignore_nulls: bool = False) -> Aggregate
 
 def any_value(column: Any) -> AggregateCall:
     """A value that is not null, if there is one: the smallest, so that it is the same whenever the rows are."""
-    return _of("any_value", (column,), lambda names: Picked("any_value", names[0]))
+    return AggregateCall("any_value", (column,), {"ascending": (), "known": (0,)})
 
 
 def max_by(column: Any, order: Any) -> AggregateCall:
@@ -208,17 +205,14 @@ def collect_list(column: Any, *, order_by: Any = None) -> AggregateCall:
     A group's list must fit into its task's memory.
     """
     order = _order(order_by, "collect_list") if order_by is not None else ()
-
-    def make(names: tuple[str, ...]) -> Aggregate:
-        return CollectedList(names[0], _named(names, order))
-
-    return _of("collect_list", (column, *(by for by, _ in order)), make)
+    given = {"order": bool(order), "ascending": tuple(up for _, up in order), "unique": False}
+    return AggregateCall("collect_list", (column, *(by for by, _ in order)), given)
 
 
 def collect_set(column: Any, *, sort: bool = False) -> AggregateCall:
     """A list of the different values that are not null, empty of none; NaN is one. ``sort``: in their order, else in none that
     means anything."""
-    return _of("collect_set", (column,), lambda names: CollectedSet(names[0], sort))
+    return AggregateCall("collect_set", (column,), {"ascending": (), "unique": True, "sort": sort})
 
 
 def percentile(column: Any, fractions: Any) -> AggregateCall:
@@ -228,12 +222,12 @@ def percentile(column: Any, fractions: Any) -> AggregateCall:
     with its number; for groups of very many there is :func:`percentile_approx`.
     """
     shares, listed = _fractions(fractions, "percentile")
-    return _of("percentile", (column,), lambda names: Percentile(names[0], shares, listed))
+    return AggregateCall("percentile", (column,), {"fractions": shares, "listed": listed})
 
 
 def median(column: Any) -> AggregateCall:
     """The exact median, a double: ``percentile(column, 0.5)``."""
-    return _of("median", (column,), lambda names: Percentile(names[0], (0.5,), name="median"))
+    return AggregateCall("median", (column,), {"fractions": (0.5,), "listed": False})
 
 
 def percentile_approx(column: Any, fractions: Any, *, compression: int = 200) -> AggregateCall:
@@ -244,7 +238,7 @@ def percentile_approx(column: Any, fractions: Any, *, compression: int = 200) ->
     """
     shares, listed = _fractions(fractions, "percentile_approx")
     require_count(compression, "The compression of percentile_approx", 20)
-    return _of(
+    return _ours(
         "percentile_approx", (column,), lambda names: ApproximatePercentile(names[0], shares, listed, compression)
     )
 
@@ -257,12 +251,12 @@ def approx_count_distinct(column: Any, rsd: float = 0.05) -> AggregateCall:
             f"rsd must be a number from {LEAST_ERROR} to {MOST_ERROR}, not {rsd!r}.",
             hint="For the exact number there is count_distinct.",
         )
-    return _of("approx_count_distinct", (column,), lambda names: ApproximateDistinct(names[0], rsd))
+    return _ours("approx_count_distinct", (column,), lambda names: ApproximateDistinct(names[0], rsd))
 
 
 def mode(column: Any) -> AggregateCall:
     """The commonest value, of several the smallest; null of none."""
-    return _of("mode", (column,), lambda names: Mode(names[0]))
+    return AggregateCall("mode", (column,))
 
 
 def histogram(column: Any, edges: Iterable[Any]) -> AggregateCall:
@@ -276,7 +270,7 @@ def histogram(column: Any, edges: Iterable[Any]) -> AggregateCall:
             hint='Write agg.histogram("x", [0, 10, 100]).',
         )
     shares = tuple(map(float, given))
-    return _of("histogram", (column,), lambda names: Histogram(names[0], shares))
+    return AggregateCall("histogram", (column,), {"edges": shares})
 
 
 def user(aggregate: Any, *columns: Any, type: Any) -> AggregateCall:
@@ -295,36 +289,25 @@ def user(aggregate: Any, *columns: Any, type: Any) -> AggregateCall:
     twice = named_twice(labels)
     if twice is not None:
         raise UsageError(f"agg.user is given the column '{twice}' twice.", hint="Name it once.")
-    return _of(_class_name(aggregate), columns, lambda names: Users(aggregate, names, labels, result))
+    return _ours(_class_name(aggregate), columns, lambda names: Users(aggregate, names, labels, result))
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _of(function: str, arguments: Iterable[Any], make: Callable[[tuple[str, ...]], Aggregate]) -> AggregateCall:
-    return AggregateCall(function, tuple(arguments), make)
-
-
-def _moment(kind: str, *columns: Any) -> AggregateCall:
-    return _of(kind, columns, lambda names: Moment(kind, names))
+def _ours(function: str, arguments: Iterable[Any], make: Callable[[tuple[str, ...]], Aggregate]) -> AggregateCall:
+    return AggregateCall(function, tuple(arguments), ours=make)
 
 
 def _picked(kind: str, column: Any, order_by: Any, ignore_nulls: bool) -> AggregateCall:
     order = _order(order_by, kind)
-
-    def make(names: tuple[str, ...]) -> Aggregate:
-        return Picked(kind, names[0], _named(names, order), ignore_nulls)
-
-    return _of(kind, (column, *(by for by, _ in order)), make)
+    ascending = tuple(up == (kind == "first") for _, up in order)
+    known = (len(order),) if ignore_nulls else ()
+    return AggregateCall(kind, (column, *(by for by, _ in order)), {"ascending": ascending, "known": known})
 
 
 def _by(kind: str, column: Any, order: Any) -> AggregateCall:
-    return _of(kind, (column, order), lambda names: Picked(kind, names[0], ((names[1], True),)))
-
-
-def _named(names: Sequence[str], order: Sequence[tuple[Any, bool]]) -> tuple[tuple[str, bool], ...]:
-    """The order by the names of its columns, which come behind the first."""
-    return tuple((name, ascending) for name, (_, ascending) in zip(names[1:], order, strict=True))
+    return AggregateCall(kind, (column, order), {"ascending": (kind == "min_by",), "known": (0,)})
 
 
 def _order(order_by: Any, function: str) -> tuple[tuple[Any, bool], ...]:

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
+from firesteel.api.steps.aggregates.functions import ROWS, Aggregation
 from firesteel.api.steps.projection import expression_of
 from firesteel.api.steps.spark_columns import aggregation, is_spark_column
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.expressions import column, plain_column
-from firesteel.task.operators.aggregation.aggregate_plan import ROWS, Aggregation
 from firesteel.task.operators.relational import check_filter, unknown_column
 
 NAMED = (
@@ -131,10 +131,8 @@ def prepared(
     for output, call in calls:
         names = tuple(columns.name(argument, call.function) for argument in call.arguments)
         where = columns.condition(call.condition) if call.condition is not None else None
-        if call.make is None:
-            made.aggregations.append(Aggregation(names[0] if names else None, call.function, output, where))
-        else:
-            made.aggregations.append(Aggregation(None, call.function, output, where, call.make(names)))
+        ours = None if call.ours is None else call.ours(names)
+        made.aggregations.append(Aggregation(call.function, names, output, where, call.given, ours))
     return made
 
 

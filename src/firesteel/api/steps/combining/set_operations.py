@@ -10,13 +10,12 @@ import pyarrow.compute as pc
 from firesteel.api.steps.common import same_columns, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
-from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode, UnionStep
+from firesteel.compile.stream_graph import ChainedStep, StreamNode, UnionStep
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import ShipStrategy
 from firesteel.results.keys import normal_type
+from firesteel.sql.steps import groups
 from firesteel.task.expressions import column
 from firesteel.task.operators.relational import Project
-from firesteel.task.operators.set_operation import SetOperation, counting
 
 
 def union(pipeline: Pipeline, others: Sequence[object]) -> Pipeline:
@@ -52,22 +51,18 @@ def union_of(pipelines: list[Pipeline]) -> Pipeline:
 
 
 def _union(pipelines: list[Pipeline], place: str) -> Pipeline:
-    schema, edges = _alike("union", pipelines, place)
+    schema, _ = _alike("union", pipelines)
+    edges = tuple(_under(one, schema, place).edge() for one in pipelines)
     return pipelines[0].at(StreamNode("union", UnionStep(), schema, edges, place=place))
 
 
 def set_operation(pipeline: Pipeline, kind: str, other: object) -> Pipeline:
     """``kind``: subtract, except_all, intersect or intersect_all."""
     with step_at(kind) as place:
-        schema, alike = _alike(kind, [pipeline, *_pipelines(kind, [other])], place)
+        schema, sides = _alike(kind, [pipeline, *_pipelines(kind, [other])])
         for field in schema:
             _check_comparable(kind, field.name, field.type)
-        names = tuple(schema.names)
-        combiner, combined = counting(schema)
-        edges = tuple(StreamEdge(e.source, ShipStrategy.HASH, names, combiner, combined) for e in alike)
-        operator, direct = (SetOperation(kind, kind, schema, counted) for counted in (True, False))
-        work = KeyedStep(operator, direct, (names, names), names)
-        return pipeline.at(StreamNode(kind, work, schema, edges, place=place))
+        return groups.set_operation([_under(one, schema, place) for one in sides], kind, schema, place)
 
 
 def _pipelines(kind: str, streams: Sequence[object]) -> list[Pipeline]:
@@ -80,14 +75,13 @@ def _pipelines(kind: str, streams: Sequence[object]) -> list[Pipeline]:
     return found
 
 
-def _alike(kind: str, pipelines: list[Pipeline], place: str) -> tuple[pa.Schema, tuple[StreamEdge, ...]]:
-    """The schema that these have in common, and an edge from each under it. Raises UsageError."""
+def _alike(kind: str, pipelines: list[Pipeline]) -> tuple[pa.Schema, list[Pipeline]]:
+    """The schema that these have in common, and them. Raises UsageError."""
     first, *others = pipelines
     for pipeline in pipelines:
         first.check_same_environment(pipeline)
         pipeline.refuse_sides(kind)
-    schema = same_columns(first.schema, [other.schema for other in others], kind)
-    return schema, tuple(_under(pipeline, schema, place).edge() for pipeline in pipelines)
+    return same_columns(first.schema, [other.schema for other in others], kind), pipelines
 
 
 def _aligned(pipeline: Pipeline, wanted: dict[str, pa.DataType], place: str) -> Pipeline:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
@@ -29,7 +30,6 @@ from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.batches import nullable
 from firesteel.task.expressions import column
-from firesteel.task.operators.aggregation.aggregate import Aggregation
 from firesteel.task.operators.relational import check_columns
 
 MATCHED = ("update", "delete", "ignore")
@@ -102,7 +102,7 @@ class _Merge:
 
     def _keys(self) -> Pipeline:
         """The keys of the stream, each once."""
-        counted = aggregate_of(self._new, self._key, (Aggregation(None, "count", ROWS),), self._place)
+        counted = aggregate_of(self._new, self._key, (Aggregation("count", (), ROWS),), self._place)
         schema = pa.schema([counted.schema.field(name) for name in self._key])
         passed = {name: name for name in self._key}
         return counted.then("one row a key", ChainedStep(OneRowAKey(self._name, schema), passed), schema, self._place)

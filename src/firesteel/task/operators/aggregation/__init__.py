@@ -1,4 +1,4 @@
-"""Aggregations: the rows of a key folded into one, partly before the exchange (a combiner) and finished behind it.
+"""Rows of a key folded by our own code: aggregates of users, sketches and ``reduce``, partly before the exchange (a combiner) and finished behind it.
 
-Begin with ``aggregate`` and its ``aggregate_plan``; ``reduce``, ``duplicates`` and ``describe`` fold in other ways.
+Begin with ``folding`` and ``states``.
 """

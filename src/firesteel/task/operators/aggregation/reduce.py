@@ -18,7 +18,7 @@ from firesteel.task.batches import chunked, nullable, table_batches, take_rows
 from firesteel.task.functions.row_errors import FAILS, OnError, RowErrors, bisected, is_of_a_row, row_errors
 from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError, call, complaint
-from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS, FoldingState, fold
+from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS, FoldingState, fold
 from firesteel.task.operators.grouping import Groups, encode, key_columns
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput

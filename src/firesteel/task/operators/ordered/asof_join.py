@@ -18,8 +18,7 @@ from firesteel.errors import UsageError
 from firesteel.model.arrays import Ints
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, take_rows
-from firesteel.task.operators.aggregation.duplicates import content_hashes
-from firesteel.task.operators.grouping import as_integers, is_integral, normalised
+from firesteel.task.operators.grouping import as_integers, content_hashes, is_integral, normalised
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.operators.ordered.pairs import flat, joined, pairs_at_once
 from firesteel.task.operators.ordered.range_join import key_codes, ranks

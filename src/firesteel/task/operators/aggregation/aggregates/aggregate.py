@@ -73,11 +73,6 @@ class Aggregate(Protocol):
         ...
 
 
-def depends_on_order(aggregate: Aggregate) -> bool:
-    """Returns whether the same rows in another order may give another result; sums of doubles, whose last digits do, are not counted."""
-    return getattr(aggregate, "depends_on_order", False)
-
-
 # --- tools that families share --------------------------------------------------------------------------------------
 
 

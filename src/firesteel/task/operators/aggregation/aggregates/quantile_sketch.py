@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,6 @@ from firesteel.task.operators.aggregation.aggregates.aggregate import (
     require,
     singles,
 )
-from firesteel.task.operators.aggregation.aggregates.value_counts import percentiles
 
 Doubles = NDArray[np.float64]
 
@@ -98,7 +96,6 @@ class ApproximatePercentile:
     fractions: tuple[float, ...]
     listed: bool
     compression: int
-    depends_on_order: ClassVar[bool] = True
 
     def state(self, schema: pa.Schema) -> Centroids:
         type_ = plain_type(schema.field(self.column).type)
@@ -131,3 +128,12 @@ class ApproximatePercentile:
             exact = (low == high) | (along == 0) | (means[low] == means[high])
             found.append(np.where(exact, means[low], np.where(along == 1, means[high], between)))
         return percentiles(found, counts == 0, self.listed)
+
+
+def percentiles(found: list[NDArray[np.float64]], nothing: Mask, listed: bool) -> pa.Array:
+    """An array of results per fraction as the column; null where there is nothing."""
+    if not listed:
+        return pa.array(found[0], mask=nothing, from_pandas=False)
+    flat = pa.array(np.stack(found, axis=1).ravel(), from_pandas=False)
+    offsets = np.arange(len(nothing) + 1, dtype=np.int32) * len(found)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=pa.array(nothing))

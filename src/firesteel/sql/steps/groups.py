@@ -1,0 +1,149 @@
+"""Groups of the rows of a step: partial rows before the exchange, the groups behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
+from firesteel.engine.convert import carrier
+from firesteel.engine.files import by_place
+from firesteel.errors import EngineStop, UsageError
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.plan.relation import Aggregate, Stream
+from firesteel.plan.types import type_of
+from firesteel.render.groups import counted_rows, one_per_key, texts_of
+from firesteel.render.groups import set_operation as set_operation_text
+from firesteel.task.operators.aggregation.aggregates.aggregate import plain_type
+from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
+from firesteel.task.operators.groups import AddCounts, CountValues, PartialRows, SqlGroups
+
+
+def stream_of(pipeline: Pipeline, reads: Sequence[str], kind: str) -> Stream:
+    """These columns of the rows of a step, by their places. Raises UsageError for types that the engine does not take."""
+    schema = narrowed(pipeline.schema, reads)
+    for field in schema:
+        try:
+            carrier(field.type)
+        except EngineStop:
+            raise UsageError(
+                f"{kind} does not work on column '{field.name}' of type {field.type}.", hint="Cast the column before."
+            ) from None
+    kinds = [type_of(carrier(field.type)) for field in schema]
+    return Stream(dict(zip(by_place(schema), kinds, strict=True)), pipeline)
+
+
+def narrowed(schema: pa.Schema, reads: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in reads])
+
+
+def key_fields(schema: pa.Schema, keys: Sequence[str]) -> list[pa.Field]:
+    """The keys of groups: plain values, and a null where rows had one."""
+    return [pa.field(key, plain_type(schema.field(key).type)) for key in keys]
+
+
+def groups(  # noqa: PLR0917
+    pipeline: Pipeline,
+    relation: Aggregate,
+    keys: tuple[str, ...],
+    reads: Sequence[str],
+    out: pa.Schema,
+    kind: str,
+    made: Mapping[str, tuple[str, ...]],
+    by_order: tuple[str, ...],
+    place: str,
+) -> Pipeline:
+    """``relation``: on :func:`stream_of` these ``reads``; ``keys``: the names of its groups; ``made``, ``by_order``: as of
+    :class:`KeyedStep`."""
+    texts = texts_of(relation)
+    schema = narrowed(pipeline.schema, reads)
+    hidden = {name: f"__{name}" for name in texts.kinds}
+    while set(hidden.values()) & set(keys):
+        hidden = {name: f"_{shown}" for name, shown in hidden.items()}
+    values = tuple(hidden[name] for name in texts.values)
+    partial = pa.schema([*key_fields(schema, keys), *(pa.field(hidden[n], kind) for n, kind in texts.kinds.items())])
+    names = ((*texts.keys, *texts.kinds),)
+    ids = dict(zip(by_place(schema), reads, strict=True))
+    by = [ids[one] for one in texts.merged_by]
+    combiner = PartialRows(SqlFragment(f"partial {kind}", texts.partial, schema, partial), texts.single, tuple(by))
+    final = SqlGroups(SqlOfKeys(kind, texts.final, (keys,), (partial,), out, names=names))
+    if texts.counted:
+        fields = [pa.field(f.name, pa.int64()) if f.name in values else f for f in partial]
+        counted = pa.schema(fields)
+        count = SqlOfKeys(kind, texts.counted, (keys or values,), (partial,), counted, names=names)
+        add = SqlOfKeys(kind, texts.added, (keys,), (counted,), out, names=names)
+        two = CountValues(count, divided_by=values, group_keys=keys), AddCounts(add)
+        final = replace(final, in_two=two)
+    direct = SqlGroups(SqlOfKeys(kind, texts.whole, (keys,), (schema,), out))
+    return _keyed(pipeline, keys, combiner, KeyedStep(final, direct, (keys,), keys, made, by_order), place)
+
+
+def distinct(pipeline: Pipeline, keys: tuple[str, ...], kind: str, place: str) -> Pipeline:
+    """One row of those that agree in ``keys``: the first one in the order of the other columns."""
+    stream = stream_of(pipeline, pipeline.names, kind)
+    places = [pipeline.names.index(key) for key in keys]
+    plain = [field.with_type(plain_type(field.type)) for field in pipeline.schema]
+    out = pa.schema(plain)
+    text, single = one_per_key(stream, places, "input"), "SELECT * FROM input"
+    combiner = PartialRows(SqlFragment(f"partial {kind}", text, pipeline.schema, out), single, keys)
+    text = one_per_key(stream, places, "input0")
+    both = (SqlOfKeys(kind, text, (keys,), (schema,), out) for schema in (out, pipeline.schema))
+    final, direct = map(SqlGroups, both)
+    return _keyed(pipeline, keys, combiner, KeyedStep(final, direct, (keys,), keys), place)
+
+
+def set_operation(sides: Sequence[Pipeline], kind: str, schema: pa.Schema, place: str) -> Pipeline:
+    """Of two inputs: ``subtract``, ``except_all``, ``intersect`` or ``intersect_all``. Equal rows travel as one row with their number."""
+    stream = stream_of(sides[0], schema.names, kind)
+    keys, number = tuple(schema.names), "rows"
+    while number in keys:
+        number = f"_{number}"
+    out = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
+    counted = out.append(pa.field(number, pa.int64()))
+    names = ((*stream.kinds, "n"),) * 2
+    text = counted_rows(stream, "input")
+    combiners = [PartialRows(SqlFragment("counted rows", text, one.schema, counted)) for one in sides]
+    rows = [f"({counted_rows(stream, f'input{side}')})" for side in (0, 1)]
+    texts = set_operation_text(stream, kind, "input0", "input1"), set_operation_text(stream, kind, *rows)
+    final = SqlGroups(SqlOfKeys(kind, texts[0], (keys, keys), (counted, counted), out, names=names))
+    direct = SqlGroups(SqlOfKeys(kind, texts[1], (keys, keys), tuple(one.schema for one in sides), out))
+    edges = tuple(
+        StreamEdge(one.node, ShipStrategy.HASH, keys, combiner, counted)
+        for one, combiner in zip(sides, combiners, strict=True)
+    )
+    work = KeyedStep(final, direct, (keys, keys), keys)
+    return sides[0].at(StreamNode(kind, work, out, edges, place=place))
+
+
+def side_by_side(left: Pipeline, right: Pipeline, keys: tuple[str, ...], place: str) -> Pipeline:
+    """The columns of both, which have one row for each of the same keys. Without keys: one row each."""
+    rest = [field for field in right.schema if field.name not in keys]
+    out = pa.schema([*left.schema, *rest])
+    sides = [dict(zip(one.names, by_place(one.schema), strict=True)) for one in (left, right)]
+    equal = " AND ".join(f"l.{sides[0][key]} IS NOT DISTINCT FROM r.{sides[1][key]}" for key in keys) or "true"
+    differ = (
+        "A step groups its rows twice, by Spark''s aggregates or of another kind, and found other groups the second time. "
+        "Its input gives other rows each time: cache() it"
+    )
+    whole = f"CASE WHEN l.there AND r.there THEN {{}} ELSE error('{differ}') END"
+    items = [f"l.{name}" for name in sides[0].values()] + [f"r.{sides[1][field.name]}" for field in rest]
+    items[0] = whole.format(items[0])
+    rows = [f"(SELECT *, true AS there FROM input{number})" for number in (0, 1)]
+    text = f"SELECT {', '.join(items)} FROM {rows[0]} AS l FULL JOIN {rows[1]} AS r ON {equal}"
+    operator = SqlGroups(SqlOfKeys("aggregate", text, (keys, keys), (left.schema, right.schema), out))
+    ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
+    edges = tuple(StreamEdge(one.node, ship, keys) for one in (left, right))
+    work = KeyedStep(operator, operator, (keys, keys), keys or None)
+    return left.at(StreamNode("aggregate", work, out, edges, place=place))
+
+
+def _keyed(pipeline: Pipeline, keys: tuple[str, ...], combiner: PartialRows, work: KeyedStep, place: str) -> Pipeline:
+    ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
+    reads = tuple(combiner.reads.names)
+    edge = StreamEdge(pipeline.node, ship, keys, combiner, combiner.schema, reads=reads)
+    out = work.operator
+    assert isinstance(out, SqlGroups)
+    return pipeline.at(StreamNode(out.name, work, out.schema, (edge,), place=place))
