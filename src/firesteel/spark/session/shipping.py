@@ -13,13 +13,14 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
 
+from firesteel.connectors.merging import operators as merging
 from firesteel.engine.package import EnginePackage, this_platform
 from firesteel.package_files import contents, write_zip
 from firesteel.spark.storage.directories import private_directory
 from firesteel.task.operators import fragments, join
 
 KEPT_SECONDS = 30 * 86400
-_OF_ENGINE = tuple(module.__name__.encode() for module in (fragments, join))
+_OF_ENGINE = tuple(module.__name__.encode() for module in (fragments, join, merging))
 """One of them stands in the program of a vertex that needs DuckDB."""
 _shipped: dict[tuple[str, str], str] = {}
 """(Spark application, package) to the name of what was shipped to it."""
