@@ -58,6 +58,14 @@ def test_the_runner_is_a_decision_of_the_job(spark, numbers, options, given, dec
     assert runner_of(acceleration.queries[0], options) == decided
 
 
+def test_a_job_says_which_rules_changed_its_plan(spark, numbers, options):
+    text = "SELECT a.n, b.s FROM numbers a JOIN (SELECT k, sum(n) AS s FROM numbers GROUP BY k) b ON a.n = b.k WHERE a.n < 3 ORDER BY a.n"
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert spark.sql(text).collect() == [(0, 666333), (1, 667000), (2, 665667)]
+    said = str(firesteel.History(acceleration.queries[0].job, options).explain())
+    assert "Nulls that a join or another condition rejects are not looked for below it." in said
+
+
 @pytest.mark.parametrize("written", ["csv", "json", "orc"])
 def test_files_that_the_engine_does_not_read_are_read_for_it(spark, numbers, options, tmp_path, written):
     spark.table("numbers").repartition(3).write.format(written).save(str(tmp_path / "rows"))

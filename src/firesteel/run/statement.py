@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from firesteel.connectors.base import Source, Split
 from firesteel.engine.files import FileRows, by_place, identifier, scan_of
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
-from firesteel.plan.rules import optimise
+from firesteel.plan.rules import Rule, optimise
 from firesteel.plan.rules.facts import Facts
 from firesteel.render.query import Query
 from firesteel.run.reading import SPLIT_BYTES
@@ -19,13 +20,15 @@ from firesteel.task.program import FileSource
 
 _WHOLE = 1 << 62
 """Bytes of a split: one is enough."""
+_UNPRUNED = 1 << 30
+"""Most plain bytes of a table whose row groups are not looked at here: the engine leaves out the same ones as it reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
     """``first``: queries that are to run before, each as a table of this name, in order. ``tables``: rows that the text names; ``sources``: what
-    it names and the engine cannot read itself; ``files``: paths that it names. ``nbytes``: plain bytes of the columns that it reads, without
-    the row groups that are left out."""
+    it names and the engine cannot read itself; ``files``: paths that it names. ``nbytes``: plain bytes of the columns that it reads; of
+    tables above 1 GiB without the row groups that are left out."""
 
     text: str
     first: dict[str, str]
@@ -33,6 +36,8 @@ class Statement:
     sources: dict[str, tuple[Source, Sequence[Split]]]
     files: frozenset[str]
     nbytes: int
+    rules: tuple[Rule, ...] = ()
+    """Those that changed the plan."""
 
 
 _Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
@@ -41,10 +46,14 @@ _Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
 
 def _rows_of(source: Source) -> _Rows:
     if isinstance(source, FileSource):
-        splits = source.list_splits(_WHOLE)
-        parts = source.files([split.payload for split in splits])
-        if parts is not None:
-            return splits, parts
+        whole: Any = source.without_hints()
+        for one in (whole, source):
+            splits = one.list_splits(_WHOLE)
+            parts = one.files([split.payload for split in splits])
+            if parts is None:
+                break
+            if one is source or sum(split.bytes for split in splits) <= _UNPRUNED:
+                return splits, parts
     return source.list_splits(SPLIT_BYTES), None
 
 
@@ -94,6 +103,7 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
 
     query = Query(read, names)
     items = ", ".join(f"{column} AS {identifier(str(i))}" for i, column in enumerate(columns))
-    text = f"SELECT {items} FROM {query.rows(optimise(relation, Facts(same, count, names)))}"
+    applied: list[Rule] = []
+    text = f"SELECT {items} FROM {query.rows(optimise(relation, Facts(same, count, names), applied=applied))}"
     first, text = query.statements(text)
-    return Statement(text, first, tables, sources, frozenset(files), total)
+    return Statement(text, first, tables, sources, frozenset(files), total, tuple(applied))

@@ -193,6 +193,10 @@ class FileSource(Protocol):
         """None: the source has to read them itself."""
         ...
 
+    def without_hints(self) -> Self:
+        """The same with all row groups of its files."""
+        ...
+
 
 class Combiner(Protocol):
     """Partial aggregation before an exchange. ``new`` gives the state of one task."""

@@ -89,7 +89,7 @@ def optimised(relation):
         for name, kind in ((part.id, part.type) for item in one.expressions for part in _attributes(item)):
             assert there[name] == kind
     assert found.columns == relation.columns
-    return found, applied
+    return found, [rule.name for rule in applied]
 
 
 def _attributes(item):

@@ -71,7 +71,7 @@ class Chosen:
         caller = Caller(
             environment.spark,
             context.getLocalProperty("spark.jobGroup.id"),
-            frozenset(context.getJobTags()),
+            frozenset(filter(None, (context.getLocalProperty("spark.job.tags") or "").split(","))),
             session_tags(environment.spark),
         )
         most = _WRITTEN_BYTES if written else options[MAX_COLLECT_BYTES]

@@ -145,7 +145,7 @@ class ParquetSource(FooterSource[Footer]):
         partitions: bool | pa.Schema = True,
         merge_schema: bool = False,
     ) -> None:
-        self._hints: tuple[Condition, ...] = ()
+        self._hints: tuple[pc.Expression, ...] = ()
         super().__init__(paths, filesystem, partitions, merge_schema)
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
@@ -183,8 +183,13 @@ class ParquetSource(FooterSource[Footer]):
         """The same source without row groups whose statistics say that one of the conditions is true of none of their rows. What is read
         is not filtered: whoever asks does that."""
         hinted: ParquetSource = self.push_down(None, None)
-        hinted._hints = (*self._hints, *(condition(one, self.schema, self.name) for one in conditions))
+        hinted._hints = (*self._hints, *conditions)
         return hinted
+
+    def without_hints(self) -> ParquetSource:
+        whole: ParquetSource = self.push_down(None, None)
+        whole._hints = ()
+        return whole
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_hints": ()}
@@ -232,7 +237,8 @@ class ParquetSource(FooterSource[Footer]):
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
         everything = [np.flatnonzero(footer.rows) for footer in footers]
-        prune = [part for part in (*self._conjuncts, *self._hints) if part.prunes]
+        hints = (condition(one, self.schema, self.name) for one in self._hints)
+        prune = [part for part in (*self._conjuncts, *hints) if part.prunes]
         if not prune:
             return everything
         known = self._known_values()

@@ -37,12 +37,12 @@ RULES = (
 
 
 def optimise(
-    relation: Relation, facts: Facts, rules: Sequence[Rule] = RULES, applied: list[str] | None = None
+    relation: Relation, facts: Facts, rules: Sequence[Rule] = RULES, applied: list[Rule] | None = None
 ) -> Relation:
-    """``applied``: gets the names of the rules that changed the plan."""
+    """``applied``: gets the rules that changed the plan."""
     for rule in rules:
         changed = rule.apply(relation, facts)
         if changed is not relation and applied is not None:
-            applied.append(rule.name)
+            applied.append(rule)
         relation = changed
     return relation
