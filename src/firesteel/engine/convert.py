@@ -115,7 +115,7 @@ def known(rows: Rows, to: pa.Schema) -> Rows:
     """The rows in types that the engine computes with. Raises EngineStop for a time that it would take for infinity."""
     rows = conformed(rows, to)
     if has_endless(rows):
-        raise EngineStop(Stop.VALUE, "A time at the end of its type is left to Spark.")
+        raise EngineStop(Stop.VALUE, "The engine has no date or time at the end of its type: there it means infinity.")
     return rows
 
 

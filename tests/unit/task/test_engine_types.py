@@ -167,7 +167,7 @@ def test_a_day_at_the_end_of_its_type_is_refused(tmp_path, around, end):
     days, near = (around(pa.array([n], pa.int32()).cast(pa.date32())) for n in (end, end + (1 if end < 0 else -1)))
     schema = pa.schema({"c0": days.type})
     step, ctx = SqlFragment("sql", "SELECT c0 FROM input", schema, schema), context(tmp_path)
-    with pytest.raises(EngineStop, match="A time at the end of its type") as stopped:
+    with pytest.raises(EngineStop, match="date or time at the end of its type") as stopped:
         list(step.apply(iter([pa.record_batch({"c0": days})]), ctx))
     assert stopped.value.kind is Stop.VALUE
     [found] = step.apply(iter([pa.record_batch({"c0": near})]), ctx)
