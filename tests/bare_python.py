@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 from pathlib import Path
@@ -13,7 +14,9 @@ def bare_python(folder: Path, *packages: str) -> Path:
     links = folder / f"packages-{'-'.join(packages)}"
     links.mkdir()
     for found in there.iterdir():
-        name = found.name.removesuffix(".libs")
+        name = re.split(r"[.-]", found.name.lstrip("_").removeprefix("adbc_driver_"))[
+            0
+        ]  # DuckDB lies in several places
         if name in packages:
             (links / found.name).symlink_to(found)
     wrapper = folder / f"python-{'-'.join(packages)}"

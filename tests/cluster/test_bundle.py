@@ -95,7 +95,7 @@ def test_a_script_runs_with_the_zip_alone(cluster, tmp_path, master):
     assert answer["rows"] == [[k, sum(range(k, 5000, 7)), f"name {k}"] for k in range(7)]
     seen = [json.loads(text) for text in answer["seen"]]
     driver_too = [] if master == "cluster" else ["msgspec"]  # local workers inherit the driver's path
-    assert all(there == ["firesteel", *driver_too] and zipped for there, zipped, _ in seen), seen
+    assert all(there == ["firesteel", *driver_too, "duckdb"] and zipped for there, zipped, _ in seen), seen
     if master == "cluster":
         assert {host for _, _, host in seen} <= set(HOSTS)
     assert list((tmp_path / "out").glob("*.parquet"))

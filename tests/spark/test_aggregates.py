@@ -103,7 +103,7 @@ def stream():
 def answer(stream):
     job = compile_job([collected(stream._pipeline)], stream._pipeline.env.options, "aggregates")
     with tempfile.TemporaryDirectory() as directory:
-        return run_local(job, Path(directory))[0]
+        return run_local(job, Path(directory), memory=1 << 30)[0]
 
 
 def alike(a, b):

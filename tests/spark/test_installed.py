@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = Path(sysconfig.get_paths()["purelib"])
-LEFT_OUT = ("firesteel", "_editable", "pandas", "duckdb", "pytest", "hypothesis")
+LEFT_OUT = ("firesteel", "_editable", "pandas", "pytest", "hypothesis")
 """Of our environment, in the one that users have: what is no dependency, or must not be needed."""
 SCRIPT = """
 import sys

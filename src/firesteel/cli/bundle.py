@@ -15,7 +15,7 @@ from firesteel.humanize import format_bytes
 from firesteel.package_files import contents, write_zip
 
 SUFFIXES = (".py", ".typed", ".properties", ".xml", ".html", ".css", ".js", ".svg")
-DRIVER = ("pyspark", "pyarrow", "numpy", "msgspec")
+DRIVER = ("pyspark", "pyarrow", "numpy", "duckdb", "msgspec")
 """Packages that the driver's Python needs; the command line needs more, which a script under spark-submit does not use."""
 WORKERS = ("pyarrow", "numpy")
 """Packages that the Python workers of executors need beside PySpark."""

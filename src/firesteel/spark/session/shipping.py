@@ -9,18 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 from firesteel.connectors.merging import operators as merging
 from firesteel.engine.package import EnginePackage, this_platform
+from firesteel.errors import UsageError
 from firesteel.package_files import contents, write_zip
 from firesteel.spark.storage.directories import private_directory
-from firesteel.task.operators import fragments, join
+from firesteel.task.operators import fragments, groups, join
 
 KEPT_SECONDS = 30 * 86400
-_OF_ENGINE = tuple(module.__name__.encode() for module in (fragments, join, merging))
+_OF_ENGINE = tuple(module.__name__.encode() for module in (fragments, groups, join, merging))
 """One of them stands in the program of a vertex that needs DuckDB."""
 _shipped: dict[tuple[str, str], str] = {}
 """(Spark application, package) to the name of what was shipped to it."""
@@ -41,7 +42,10 @@ def engine_of(context: Any, programs: Iterable[bytes], *, there: bool) -> Engine
     """
     if not any(name in program for program in programs for name in _OF_ENGINE):
         return None
-    engine = distribution("duckdb")
+    try:
+        engine = distribution("duckdb")
+    except PackageNotFoundError:
+        raise UsageError("The driver's Python needs duckdb.", hint="Install it: pip install 'duckdb>=2,<3'.") from None
     archive = "" if there else _once(context, f"duckdb-{engine.version}", lambda: _files_of(engine), context.addArchive)
     return EnginePackage(engine.version, this_platform(), archive)
 
