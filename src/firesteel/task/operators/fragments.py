@@ -143,7 +143,7 @@ def _registered(name: str, schema: pa.Schema, to: pa.Schema) -> Rows:
 
 def settings_of(ctx: TaskContext) -> EngineSettings:
     """The engine of a task: it may hold half of the task's memory, and spills into the worker's scratch directory."""
-    memory = max(ctx.memory_budget // 2, 64 << 20)
+    memory = max(ctx.memory_budget // 2, 128 << 20)
     return EngineSettings(ctx.scratch / SPILLED, memory, ctx.engine, here().host)
 
 
