@@ -262,6 +262,23 @@ def test_partial_then_final(tmp_path, table, keys, names, budgets, batch, tasks)
         check(result, table, keys, outputs, expected, same)
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.float32(), pa.bool_(), pa.date32()], ids=str)
+def test_a_value_of_a_short_type_is_picked(tmp_path, kind):
+    """The engine makes integers of places in an order whose values are short."""
+    table = pa.table({"x": pa.array([1, None, 0], pa.int32()).cast(kind)})
+    aggs = prepared([("v", agg.min_by("x", "x"))], table.schema, "aggregate").aggregations
+    for result, _ in in_tasks(tmp_path, table, (), tuple(aggs), (1 << 24, 1 << 24), 2, 2):
+        assert result["v"].equals(pa.chunked_array([table["x"].slice(2).combine_chunks()]))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_the_variance_of_one_value_that_is_not_finite(tmp_path, value):
+    table = pa.table({"x": [None, value]})
+    aggs = prepared([("v", agg.var_pop("x"))], table.schema, "aggregate").aggregations
+    for result, _ in in_tasks(tmp_path, table, (), tuple(aggs), (1 << 24, 1 << 24), 2, 1):
+        assert math.isnan(result["v"][0].as_py())
+
+
 @QUICK
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=2, max_size=30),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -87,6 +90,19 @@ def test_columns_that_differ_by_case_alone_are_not_one(spark, options, tmp_path,
         assert [len(query.left) for query in acceleration.queries] == [0, 1]
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize("runner", ["queries", "never"])
+def test_the_spread_of_one_value_is_sparks(spark, options, tmp_path, runner):
+    """NaN unless the value is finite."""
+    values = [math.nan, math.inf, 1.0, math.nan, None, -math.inf, 2.5]
+    pq.write_table(pa.table({"k": [1, 2, 3, 3, 4, 4, 5], "x": values}), tmp_path / "x.parquet")
+    spark.read.parquet(str(tmp_path / "x.parquet")).createOrReplaceTempView("spreads")
+    text = "SELECT k, var_pop(x), stddev_pop(x), var_samp(x), stddev_samp(x) FROM spreads GROUP BY k ORDER BY k"
+    expected = str(spark.sql(text).collect())
+    with firesteel.accelerate(spark, options | {"firesteel.run.in-process": runner}) as acceleration:
+        assert str(spark.sql(text).collect()) == expected
+    assert acceleration.queries[0].left == ()
 
 
 def test_a_query_that_the_engine_cannot_hold_runs_in_stages(spark, numbers, options, monkeypatch):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from firesteel.plan.relation import Aggregate, Stream
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.states import State, Values, key_text, state_of
+from firesteel.render.states import State, Values, key_text, place_text, state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def one_per_key(relation: Stream, keys: Sequence[int], rows: str) -> str:
     if not rest:
         return f"SELECT {named} FROM {rows} GROUP BY {by}"
     row = ", ".join(f"{name}: {name}" for name in rest)
-    place = ", ".join(f"{name}, 'ASC NULLS FIRST'" for name in rest)
-    picked = f"SELECT {named}, arg_min_null({{{row}}}, create_sort_key({place})) AS r FROM {rows} GROUP BY {by}"
+    place = place_text((name, True) for name in rest)
+    picked = f"SELECT {named}, arg_min_null({{{row}}}, {place}) AS r FROM {rows} GROUP BY {by}"
     return f"SELECT {', '.join(name if name in texts else f'r.{name}' for name, _ in columns)} FROM ({picked}) AS g"
 
 

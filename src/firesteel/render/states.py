@@ -6,7 +6,7 @@ order. Aggregates of Spark's plans are ``expressions.aggregates``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import arrow_type
+from firesteel.render.expressions.statistics import spread_of_one
 from firesteel.render.expressions.texts import literal
 from firesteel.render.expressions.translator import Expressions
 
@@ -150,7 +151,10 @@ def _moments(function: Expr, x: Expressions, where: str | None) -> State:
     fields, single, merged = {"n": f"CAST(count({texts[0]}) AS DOUBLE)"}, {"n": f"CAST({known} AS INTEGER)::DOUBLE"}, []
     for text, m, s in zip(texts, ("m", "m2"), ("s", "s2"), strict=False):
         mean = f"CASE WHEN min({text}) = max({text}) THEN min({text}) ELSE avg({text}) END"
-        fields[m], fields[s] = f"coalesce({mean}, 0)", f"coalesce(var_pop({text}) * count({text}), 0)"
+        fields[m], fields[s] = (
+            f"coalesce({mean}, 0)",
+            f"coalesce(var_pop({text}) * count({text}) + {spread_of_one(text)}, 0)",
+        )
         single[m], single[s] = f"coalesce({text}, 0)", f"coalesce({text} - {text}, 0)"
         merged.append(f"{m}: a.{m} + (b.{m} - a.{m}) * (b.n / (a.n + b.n))")
         merged.append(f"{s}: a.{s} + b.{s} + (b.{m} - a.{m}) ** 2 * (a.n * b.n / (a.n + b.n))")
@@ -181,9 +185,15 @@ def _packed(fields: dict[str, str]) -> str:
 # --- rows that are picked, lists --------------------------------------------------------------------------------------
 
 
-def _place(order: list[tuple[str, bool]]) -> str:
-    """The place of a row in an order as one value. Nulls come first, and last where it descends; NaN is the largest number."""
-    return f"create_sort_key({', '.join(f'{text}, {_DIRECTIONS[up]}' for text, up in order)})"
+def place_text(order: Iterable[tuple[str, bool]]) -> str:
+    """The place of a row in an order, as bytes. Nulls come first, and last where it descends; NaN is the largest number.
+
+    The engine makes an integer of the place if all values are short. The empty text at the end prevents that.
+    """
+    return f"create_sort_key({', '.join(f'{text}, {_DIRECTIONS[up]}' for text, up in (*order, (_EMPTY, True)))})"
+
+
+_EMPTY = "''"
 
 
 _DIRECTIONS = {True: "'ASC NULLS FIRST'", False: "'DESC NULLS LAST'"}
@@ -196,7 +206,7 @@ def _picked(function: Expr, x: Expressions, where: str | None) -> State:
     order = [(x.text(one), up) for one, up in zip(function["order"], function["ascending"], strict=True)]
     order.append((value, True))
     taken = _all(where, *(f"{order[place][0]} IS NOT NULL" for place in function["known"]))
-    place = _place(order)
+    place = place_text(order)
     by = "" if taken == "true" else f" FILTER (WHERE {taken})"
     return State(
         (arrow_type(function.type), pa.binary()),
@@ -221,7 +231,7 @@ def _list(function: Expr, x: Expressions, where: str | None) -> State:
         )
     elif function["order"]:
         order = [(x.text(one), up) for one, up in zip(function["order"], function["ascending"], strict=True)]
-        value = f"{{k: {_place([*order, (value, True)])}, v: {value}}}"
+        value = f"{{k: {place_text([*order, (value, True)])}, v: {value}}}"
         kind = pa.struct([("k", pa.binary()), ("v", kind)])
         finished = "list_transform(list_sort({0}), lambda s: s.v)"
     partial = f"coalesce(list({distinct}{value}) FILTER (WHERE {taken}), [])"

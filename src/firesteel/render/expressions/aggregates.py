@@ -79,7 +79,9 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
     if function.cls in _SPREADS:
         if _plain(function).type != "double" or distinct:
             raise Unsupported(f"{function.cls} of {said(_plain(function).type)} is not taken over")
-        return f"{_SPREADS[function.cls]}({x.text(_plain(function))}){tail}"
+        text, name = x.text(_plain(function)), _SPREADS[function.cls]
+        spread = f"{name}({text}){tail}"
+        return f"({spread} + {statistics.spread_of_one(text, tail)})" if name.endswith("_pop") else spread
     if function.cls == "ListAgg" and not over:
         return statistics.listed(node, x, where)
     if function.cls not in ("Sum", "Average"):

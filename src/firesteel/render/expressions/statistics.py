@@ -31,6 +31,11 @@ _BITS = {"BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor"}
 _BY = {"MaxBy": ("arg_max_null", "max"), "MinBy": ("arg_min_null", "min")}
 
 
+def spread_of_one(text: str, tail: str = "") -> str:
+    """What is added to the engine's ``var_pop`` and ``stddev_pop``: of one value these are always 0, in Spark NaN unless it is finite."""
+    return f"(min({text}){tail} - min({text}){tail})"
+
+
 def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
     """None: the function needs whole groups, or is not one of these."""
     if function.cls in _BITS:
