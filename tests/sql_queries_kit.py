@@ -167,7 +167,7 @@ class Kit:
 
     def _fails(self, known: Known, tally: Tally) -> None:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
-        for how, compute in (("", self._rows_of_steps), ("in process, ", self._rows_of_statement)):
+        for how, compute in (("", self._rows_of_steps), ("in process, ", rows_in_process)):
             try:
                 taken = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame))
                 rows = compute(taken)
@@ -183,12 +183,6 @@ class Kit:
 
     def _rows_of_steps(self, taken: TakenOver) -> pa.Table:
         return self.steps.run(taken.pipeline(""))
-
-    @staticmethod
-    def _rows_of_statement(taken: TakenOver) -> pa.Table:
-        one = statement_of(taken.relation, taken.columns)
-        with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
-            return Running(cursor, one, 2, 1 << 40).wait(taken.schema)
 
     def _by_action(self, known: Known, tally: Tally) -> None:
         """An action of an accelerated session raises what Spark raises."""
@@ -231,7 +225,7 @@ class Kit:
     def _by_statement(self, known: Known, taken: TakenOver, tally: Tally) -> None:
         """As one statement in this process, where that can be."""
         try:
-            ours = self._rows_of_statement(taken)
+            ours = rows_in_process(taken)
         except (Unsupported, EngineStop):
             return
         except Exception as error:
@@ -266,6 +260,13 @@ class Kit:
         """Spark's optimised plan has a limit without an order. No query here has, but Spark drops the order below a limit beside a subquery that
         it turns into a join by constants, and answers with any rows itself."""
         return "takes the first rows to come" in self.env.from_dataframe(frame).explain()
+
+
+def rows_in_process(taken: TakenOver) -> pa.Table:
+    """Raises Unsupported where a stage has to compute some of it."""
+    one = statement_of(taken.relation, taken.columns)
+    with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
+        return Running(cursor, one, 2, 1 << 40).wait(taken.schema)
 
 
 def condition(error: Exception) -> str:

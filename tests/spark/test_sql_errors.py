@@ -23,11 +23,9 @@ from firesteel import ExecutionEnvironment
 from firesteel.api.ddl import dataframe_schema
 from firesteel.errors import EngineStop
 from firesteel.plan.expr import Unsupported
-from firesteel.run.engine import ENGINE, Running
-from firesteel.run.statement import statement_of
 from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.takeover import TakenOver, take_over
-from sql_queries_kit import differs, quick
+from sql_queries_kit import differs, quick, rows_in_process
 from sql_steps_kit import Steps
 
 pytestmark = pytest.mark.spark
@@ -139,7 +137,7 @@ class Kit:
         except Exception as error:
             theirs, why = None, str(error).splitlines()[0][:150]
         found = ""
-        for how, compute in (("", self._by_steps), ("in process: ", self._by_statement)):
+        for how, compute in (("", self._by_steps), ("in process: ", rows_in_process)):
             try:
                 ours = compute(taken)
             except EngineStop:
@@ -160,12 +158,6 @@ class Kit:
 
     def _by_steps(self, taken: TakenOver) -> pa.Table:
         return self.steps.run(taken.pipeline(""))
-
-    @staticmethod
-    def _by_statement(taken: TakenOver) -> pa.Table:
-        one = statement_of(taken.relation, taken.columns)
-        with ENGINE.cursor(512 << 20, 2, one.files) as cursor:
-            return Running(cursor, one, 2, 1 << 40).wait(taken.schema)
 
 
 def tried(kit: Kit, pairs) -> tuple[list[str], Counter[str]]:

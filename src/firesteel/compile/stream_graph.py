@@ -107,7 +107,7 @@ class KeyedStep:
     keys: tuple[tuple[str, ...], ...]
     kept: tuple[str, ...] | None = None
     made: Mapping[str, tuple[str, ...]] | None = None
-    """Of groups: by output column behind the keys the columns that it is made of; None: it is not known."""
+    """For groups: the columns that each output column after the keys is made of; None: not known."""
     by_order: tuple[str, ...] = ()
     """Output columns that may be others where the same rows come in another order."""
 

@@ -188,7 +188,7 @@ def register(
     tables: Mapping[str, pa.Table],
     failed: list[BaseException],
 ) -> None:
-    """Gives a cursor its inputs. ``failed``: gets what one of them raises, of which the engine would only tell the text."""
+    """Gives a cursor its inputs. ``failed``: gets what an input raises; the engine's own error has only its text."""
     for name, (kind, batches) in inputs.items():
         engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
     for name, table in tables.items():

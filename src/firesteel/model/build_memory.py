@@ -13,7 +13,7 @@ from collections.abc import Sequence
 MEMORY_SHARE = 2
 """The build sides of a task take at most its memory budget divided by this, all together."""
 INDEX_ROW_BYTES = 64
-"""Bytes that the engine takes beside each row of the side, for its hash table."""
+"""Bytes of the engine's hash table for each row of the side."""
 
 
 def held_bytes(nbytes: int, rows: int) -> int:

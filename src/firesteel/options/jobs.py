@@ -392,7 +392,7 @@ ENGINE_MEMORY = _register(
         "firesteel.run.in-process.memory",
         parse_size,
         None,
-        "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of what the machine or container has beside the JVM's heap.",
+        "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of the memory of the machine or container, without the JVM's heap.",
         check=at_least(32 * MIB, "32 MiB"),
     )
 )

@@ -1,4 +1,4 @@
-"""A tree of relations as one query, behind others that it reads."""
+"""A tree of relations as one query, and the queries that run before it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,27 @@ from firesteel.plan.relation import (
     Window,
 )
 from firesteel.plan.types import engine_type, fields_of
-from firesteel.render.expressions.generators import lists
 from firesteel.render.expressions.grouping import Grouping, group_columns, grouping_sets
 from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text
-from firesteel.render.relations import all_of, expand_text, join_condition, join_text, scan_items, window_keys
+from firesteel.render.relations import (
+    all_of,
+    copies_text,
+    expand_text,
+    generate_text,
+    join_condition,
+    join_text,
+    scan_items,
+    window_keys,
+)
 
 
 @dataclass(slots=True)
 class Query:
-    """A tree of relations as one query, behind others that it reads.
+    """A tree of relations as one query, and the queries that run before it.
 
-    ``read``: takes a leaf, and gives what stands for its rows behind FROM. Raises Unsupported for a leaf that is not read here.
+    ``read``: takes a leaf, and gives its rows as FROM takes them. Raises Unsupported for a leaf that is not read here.
     """
 
     read: Callable[[Leaf], str]
@@ -80,7 +88,7 @@ class Query:
         return rule(self, relation)
 
     def rows(self, relation: Relation) -> str:
-        """What stands for the relation's rows behind FROM."""
+        """The relation's rows, as FROM takes them."""
         if isinstance(relation, Leaf) and not isinstance(relation, Scan):
             return self.read(relation)
         return (
@@ -158,27 +166,13 @@ def _expand(query: Query, relation: Expand) -> str:
 
 
 def _generate(query: Query, relation: Generate) -> str:
-    rows, kept, output = query.settled(relation.child), relation.kept, relation.output
+    rows = query.settled(relation.child)
     if relation.generator.cls == "ReplicateRows":
-        x = Expressions()
-        times, *values = relation.generator["children"]
-        items = [f"{x.text(value)} AS {name}" for name, value in zip(output, values, strict=True)]
-        copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
-        text = f"SELECT {', '.join([*items, *kept])} FROM {rows} {copied}"
-        return f"SELECT {', '.join(relation.columns)} FROM ({text}) {query.names.new('t')}"
-    texts, fields = lists(relation.generator)
-    names = [query.names.new("u") for _ in texts]
-    values = [f"struct_extract_at({names[0]}, {i + 1})" for i in range(len(output))] if fields else names
-    if len(values) != len(output):
-        raise Unsupported(f"{relation.generator.cls} of other columns is not taken over")
-    added = ", ".join(["*", *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))])
-    one = f"CASE WHEN len({names[0]}) > 0 THEN {{0}} ELSE [NULL] END" if relation.outer else "{0}"
-    walked = [*kept, *(f"unnest({one.format(name)}) AS {name}" for name in names)]
-    items = [
-        f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
-    ]
-    inner = f"(SELECT {added} FROM {rows}) {query.names.new('t')}"
-    return f"SELECT {', '.join([*kept, *items])} FROM (SELECT {', '.join(walked)} FROM {inner}) {query.names.new('t')}"
+        items, copied = copies_text(relation)
+        return f"SELECT {', '.join(relation.columns)} FROM (SELECT {items} FROM {rows} {copied}) {query.names.new('t')}"
+    lists, walked, items = generate_text(relation, query.names)
+    inner = f"(SELECT {walked} FROM {_with_columns(query, rows, lists)}) {query.names.new('t')}"
+    return f"SELECT {items} FROM {inner}"
 
 
 def _aggregate(query: Query, relation: Aggregate) -> str:
@@ -198,12 +192,12 @@ def _aggregate(query: Query, relation: Aggregate) -> str:
     ]
     if not kinds and not grouping.found:  # one row of constants, whatever the input has; it is read all the same
         return f"SELECT {', '.join(items)} FROM (SELECT count(*) FROM {query.settled(child)}) {query.names.new('t')}"
-    rows = _beside(query, query.rows(child), {n: text for n, text in texts.items() if n not in before})
+    rows = _with_columns(query, query.rows(child), {n: text for n, text in texts.items() if n not in before})
     return f"SELECT {', '.join(items)} FROM {rows}{by}"
 
 
-def _beside(query: Query, rows: str, new: dict[str, str]) -> str:
-    """The rows with these columns behind their own, for FROM."""
+def _with_columns(query: Query, rows: str, new: dict[str, str]) -> str:
+    """The rows with these columns after their own, as FROM takes them."""
     if not new:
         return rows
     return (
@@ -216,7 +210,7 @@ def _window(query: Query, relation: Window) -> str:
     texts, _ = window_keys(relation.keys, query.names)
     x = Expressions(lambda part: function_text(part, tuple(texts)))
     items = [f"CAST({x.text(one)} AS {engine_type(relation.columns[n])}) AS {n}" for n, one in relation.items.items()]
-    rows = _beside(query, query.rows(relation.child), {n: text for n, text in texts.items() if n not in before})
+    rows = _with_columns(query, query.rows(relation.child), {n: text for n, text in texts.items() if n not in before})
     return f"SELECT {', '.join([*before, *items])} FROM {rows}"
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from firesteel.plan.expr import Expr
+from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.raising import any_raises, sure
 from firesteel.plan.relation import (
     Columns,
     Expand,
+    Generate,
     Join,
     Names,
     Scan,
 )
 from firesteel.plan.types import FLOATS, checked, engine_type
+from firesteel.render.expressions.generators import lists as lists_of
 from firesteel.render.expressions.nested.fitting import fitted
 from firesteel.render.expressions.texts import undivided
 from firesteel.render.expressions.translator import Expressions
@@ -50,6 +52,35 @@ def expand_text(relation: Expand) -> tuple[str, str]:
         items.append(f"CAST({text} AS {engine_type(kind)}) AS {name}")
     numbers = ", ".join(f"({k})" for k in range(len(relation.ways)))
     return ", ".join(items), f"CROSS JOIN (VALUES {numbers}) w(fs_way)"
+
+
+def copies_text(relation: Generate) -> tuple[str, str]:
+    """Each row as often as its first element says: the end of INTERSECT ALL and EXCEPT ALL. What is selected, and what follows the input."""
+    x = Expressions()
+    times, *values = relation.generator["children"]
+    items = [f"{x.text(value)} AS {name}" for name, value in zip(relation.output, values, strict=True)]
+    copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
+    return ", ".join([*items, *relation.kept]), copied
+
+
+def generate_text(relation: Generate, names: Names) -> tuple[dict[str, str], str, str]:
+    """The lists, by the names of their columns; what is selected of the rows with these columns; and what is selected of that.
+
+    The engine's ``unnest`` gives a row for each value, of several lists in step. A list of nothing gives no row, with ``outer`` one.
+    Raises Unsupported.
+    """
+    texts, fields = lists_of(relation.generator)
+    lists, output = {names.new("u"): text for text in texts}, relation.output
+    first = next(iter(lists))
+    values = [f"struct_extract_at({first}, {i + 1})" for i in range(len(output))] if fields else list(lists)
+    if len(values) != len(output):
+        raise Unsupported(f"{relation.generator.cls} of other columns is not taken over")
+    one = f"CASE WHEN len({first}) > 0 THEN {{}} ELSE [NULL] END" if relation.outer else "{}"
+    walked = [f"unnest({one.format(name)}) AS {name}" for name in lists]
+    items = [
+        f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
+    ]
+    return lists, ", ".join([*relation.kept, *walked]), ", ".join([*relation.kept, *items])
 
 
 def window_keys(parts: Iterable[Expr], names: Names) -> tuple[dict[str, str], Columns]:

@@ -20,7 +20,7 @@ _MOST_LOCAL, _MOST_ON_CLUSTERS = 16 * GIB, GIB
 def choose(  # noqa: PLR0911
     options: Options, nbytes: int | None, why: str, estimate: int, memory: int, *, local: bool
 ) -> Choice:
-    """``nbytes``: plain bytes that the query reads as one statement; None: it is none, for the reason ``why``.
+    """``nbytes``: plain bytes that the query reads as one statement; None: it cannot be one, and ``why`` is the reason.
 
     ``estimate``: bytes that it reads, by Spark; ``memory``: bytes that the engine of this process may hold; ``local``: stages have no
     more cores than this process.

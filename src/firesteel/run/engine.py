@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.engine.connection import connect, register, stop_of
+from firesteel.engine.connection import BATCH_ROWS, connect, register, stop_of
 from firesteel.engine.convert import carried, conformed, known
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import placed
@@ -27,7 +27,6 @@ from firesteel.journal.locks import hold, is_held
 from firesteel.run.reading import read
 from firesteel.run.statement import Statement
 
-BATCH_ROWS = 1 << 16
 _FOLDERS, _LOCK = "firesteel-engine-", "lock"
 _AGAIN = 0.02
 """Seconds between two interruptions of one statement."""
@@ -113,7 +112,6 @@ class Running:
 
     def __init__(self, cursor: Any, statement: Statement, threads: int, most: int) -> None:
         self.peak = 0
-        self.nbytes = 0
         self._cursor, self._statement, self._threads, self._most = cursor, statement, threads, most
         self._batches: list[pa.RecordBatch] = []
         self._error: BaseException | None = None
@@ -174,15 +172,16 @@ class Running:
             self._cursor.execute(f"CREATE TEMP TABLE {name} AS {text}")
             self._look()
         self._check()
+        nbytes = 0
         reader = self._cursor.sql(given.text).to_arrow_reader(BATCH_ROWS)
         try:
             for batch in reader:
                 self._check()
                 if batch.num_rows:
                     self._batches.append(batch)
-                    self.nbytes += batch.nbytes
-                    if self.nbytes > self._most:
-                        raise TooManyBytes(self.nbytes)
+                    nbytes += batch.nbytes
+                    if nbytes > self._most:
+                        raise TooManyBytes(nbytes)
         finally:
             reader.close()
         self._look()

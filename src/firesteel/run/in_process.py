@@ -1,4 +1,4 @@
-"""A query as one statement in this process, told like any job: journal, metrics and page."""
+"""A query as one statement in this process, with the records of any job: journal, metrics and page."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def cancel(of: Callable[[Caller], bool]) -> None:
         run.interrupt()
 
 
-def engine_memory(options: Options, beside_heap: int) -> int:
-    """Bytes that the engine may hold. ``beside_heap``: what the machine or container has beside the JVM's heap."""
+def engine_memory(options: Options, outside_heap: int) -> int:
+    """Bytes that the engine may hold. ``outside_heap``: the memory of the machine or container, without the JVM's heap."""
     given: int | None = options[ENGINE_MEMORY]
-    return max(_LEAST, beside_heap // 4) if given is None else given
+    return max(_LEAST, outside_heap // 4) if given is None else given
 
 
 def run(  # noqa: PLR0917

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -46,14 +45,13 @@ _Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
 
 def _rows_of(source: Source) -> _Rows:
     if isinstance(source, FileSource):
-        whole: Any = source.without_hints()
-        for one in (whole, source):
-            splits = one.list_splits(_WHOLE)
-            parts = one.files([split.payload for split in splits])
-            if parts is None:
-                break
-            if one is source or sum(split.bytes for split in splits) <= _UNPRUNED:
-                return splits, parts
+        whole: Source = source.without_hints()
+        splits = whole.list_splits(_WHOLE)
+        if sum(split.bytes for split in splits) > _UNPRUNED:
+            splits = source.list_splits(_WHOLE)
+        parts = source.files([split.payload for split in splits])
+        if parts is not None:
+            return splits, parts
     return source.list_splits(SPLIT_BYTES), None
 
 

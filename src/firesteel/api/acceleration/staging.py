@@ -35,7 +35,7 @@ class Query:
         return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises UsageError where rows of this schema cannot be given back as what they were."""
+        """Raises UsageError where Spark would get other types from rows of this schema."""
         check_frames(self.frame.sparkSession)
         kinds = [one.dataType.simpleString() for one in self.frame.schema.fields]
         if kinds != [one.dataType.simpleString() for one in spark_schema(schema).fields]:

@@ -117,9 +117,9 @@ def _kind_of(aggs: Sequence[Aggregation]) -> str:
 
 
 def aggregate_of(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
-    """Partly before the exchange, finally behind it. Without keys: one row, in one subtask.
+    """In part before the exchange, the rest after it. Without keys: one row, in one subtask.
 
-    Users' aggregates and sketches are computed by themselves, and put beside the others.
+    Users' aggregates and sketches are computed by a step of their own, and joined to the others by key.
     """
     check_aggregations(pipeline.schema, keys, aggs)
     engines, ours = (tuple(agg for agg in aggs if (agg.ours is None) == engine) for engine in (True, False))

@@ -1,4 +1,4 @@
-"""Groups of the rows of a step: partial rows before the exchange, the groups behind it."""
+"""Groups of the rows of a step: partial rows before the exchange, the groups after it."""
 
 from __future__ import annotations
 

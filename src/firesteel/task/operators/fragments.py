@@ -64,7 +64,7 @@ class Statement:
         return f"{prefix}{self._number}"
 
     def source(self, rows: Rows) -> tuple[str, str]:
-        """What stands for the rows behind FROM, and its name."""
+        """The rows as FROM takes them, and their name there."""
         name = self.name("q")
         return f"({rows.query}) {name}({', '.join(rows.names + rows.added)})", name
 

@@ -1,4 +1,4 @@
-"""Aggregations of steps as queries: partial rows before an exchange, groups behind it.
+"""Aggregations of steps as queries: partial rows before an exchange, groups after it.
 
 No other query is one statement with them: what they stop for is an error of the user's rows, and how many rows are left is measured.
 """
@@ -16,18 +16,13 @@ import pyarrow.compute as pc
 from firesteel.engine.files import FileRows
 from firesteel.errors import EngineStop, FiresteelError, Stop
 from firesteel.task.batches import filter_rows, whole
+from firesteel.task.operators.aggregation.folding import CHUNK_ROWS, LEAST_ROWS, NO_REDUCTION
 from firesteel.task.operators.fragments import INPUT, Chain, SqlFragment, SqlOfKeys, Statement
 from firesteel.task.operators.heavy import heavy_rows
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 SAMPLE_ROWS = 1 << 16
-"""Of a task, by which it is decided whether partial rows are worth to be made."""
-LEAST_ROWS = 8192
-"""Fewer rows than these say nothing."""
-NO_REDUCTION = 0.8
-"""A sample of which more than this share is left: all other rows become a partial row each, but for those of heavy keys."""
-CHUNK_ROWS = 1 << 18
-"""Made partial rows at once where they cannot be read one after another."""
+"""A task's first rows: they show whether partial rows are worth making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +83,13 @@ class PartialRows:
             rows = sum(batch.num_rows for batch in sample)
             if rows == SAMPLE_ROWS and _is_too_many(self.grouped(iter(sample), ctx), rows):
                 return self.apply(iter(self._rows(f"SELECT * FROM {INPUT}").apply_files(files, ctx)), ctx)
-        return _told(self.name, Chain((self.query,)).apply_files(files, ctx))
+        return _as_error_of_rows(self.name, Chain((self.query,)).apply_files(files, ctx))
 
     def _rows(self, sql: str) -> Chain:
         return Chain((replace(self.query, sql=sql, schema=self.reads),))
 
     def grouped(self, batches: Batches, ctx: TaskContext) -> Batches:
-        return _told(self.name, self.query.apply(batches, ctx))
+        return _as_error_of_rows(self.name, self.query.apply(batches, ctx))
 
     def passed(self, table: pa.Table, ctx: TaskContext) -> Batches:
         """A partial row of each row, but for those of heavy keys."""
@@ -102,7 +97,9 @@ class PartialRows:
         if heavy is not None:
             yield from self.grouped(iter(filter_rows(table, heavy).to_batches()), ctx)
             table = filter_rows(table, pc.invert(heavy))
-        yield from _told(self.name, replace(self.query, sql=self.single).apply(iter(table.to_batches()), ctx))
+        yield from _as_error_of_rows(
+            self.name, replace(self.query, sql=self.single).apply(iter(table.to_batches()), ctx)
+        )
 
 
 def _is_too_many(made: Iterable[pa.RecordBatch], rows: int) -> bool:
@@ -164,7 +161,7 @@ class SqlGroups:
         return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        return _told(self.name, self.query.apply_unit(inputs, ctx))
+        return _as_error_of_rows(self.name, self.query.apply_unit(inputs, ctx))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +178,18 @@ class CountValues(SqlGroups):
 
 @dataclass(frozen=True, slots=True)
 class AddCounts(SqlGroups):
-    """The second step: adds the numbers up, by key. Behind the first step in one task it is an operator of the chain."""
+    """The second step: adds the numbers up, by key. After the first step in one task it is an operator of the chain."""
 
     unitwise: ClassVar[bool] = False
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         statement = Statement(ctx, computes=True)
         rows = statement.stream(self.query.reads[0], batches)
-        return _told(self.name, statement.run(self.query.of([rows], [0], statement)))
+        return _as_error_of_rows(self.name, statement.run(self.query.of([rows], [0], statement)))
 
 
-def _told(name: str, batches: Batches) -> Batches:
-    """What an engine without Spark behind it stops for is an error of the user's rows."""
+def _as_error_of_rows(name: str, batches: Batches) -> Batches:
+    """The same. Where the engine stops at a value, that is an error of the user's rows: Spark does not compute this step."""
     try:
         yield from batches
     except EngineStop as stop:

@@ -44,7 +44,7 @@ class AggregateCall:
     arguments: tuple[Any, ...]
     """Columns or expressions that it is of. The first one is its value."""
     given: Mapping[str, Any] = field(default_factory=dict)
-    """What the function is told besides, as of ``Aggregation``."""
+    """More arguments of the function, as ``Aggregation`` has them."""
     ours: Callable[[tuple[str, ...]], Aggregate] | None = None
     """Makes one that the engine does not compute, of the names of its columns."""
     condition: Any = None

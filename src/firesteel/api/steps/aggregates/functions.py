@@ -35,7 +35,7 @@ class Aggregation:
     output: str
     where: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
-    """What the function is told besides: fields of its expression."""
+    """More arguments of the function: fields of its expression."""
     ours: Aggregate | None = None
     """It is a user's, or a sketch: the engine does not compute it."""
 

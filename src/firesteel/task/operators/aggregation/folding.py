@@ -20,7 +20,7 @@ from firesteel.task.program import Batches, TaskContext, UnitInput
 
 CHUNK_ROWS = 1 << 18
 """Rows aggregated at once before the exchange: the hash table stays in the cache."""
-SAMPLE_ROWS = 8192
+LEAST_ROWS = 8192
 """Fewer rows than these say nothing about how well partial aggregation shrinks."""
 NO_REDUCTION = 0.8
 """A first chunk that keeps more than this share of its rows: later ones are passed through, but for rows of heavy keys."""
@@ -76,7 +76,7 @@ class FoldingState:
         if self._passing:
             return self._passed(rows)
         merged = self._folding.merge(rows)
-        if self._passing is None and rows.num_rows >= SAMPLE_ROWS:
+        if self._passing is None and rows.num_rows >= LEAST_ROWS:
             self._passing = merged.num_rows > NO_REDUCTION * rows.num_rows
         return self._kept(merged)
 
@@ -129,6 +129,20 @@ def fold(folding: Folding, tables: Iterator[pa.Table], ctx: TaskContext, level: 
     yield folding.finish(pieces[0])
 
 
+def fold_rows(folding: Folding, unit: UnitInput, ctx: TaskContext) -> Batches:
+    """Output of all groups in the rows of a unit."""
+    return _batches(fold(folding, map(folding.to_partial, _chunks(unit, unit.schema, ctx)), ctx))
+
+
+def fold_partial(folding: Folding, unit: UnitInput, ctx: TaskContext) -> Batches:
+    """Output of all groups in the partial rows of a unit."""
+    return _batches(fold(folding, _partial_tables(folding, unit, ctx), ctx))
+
+
+def _batches(tables: Iterable[pa.Table]) -> Batches:
+    return chain.from_iterable(table_batches(table, OUTPUT_ROWS) for table in tables)
+
+
 def _rest(folding: Folding, merged: pa.Table, tables: Iterator[pa.Table]) -> Batches:
     yield from table_batches(merged)
     for table in tables:
@@ -140,14 +154,18 @@ def _divide(folding: Folding, batches: Batches, ctx: TaskContext, level: int) ->
     spooled = spool(batches, nullable(folding.partial_schema), ctx)
     try:
         if not folding.keys:
-            yield from fold(folding, partial_tables(folding, spooled, ctx), ctx, MAX_LEVEL)
+            yield from fold(folding, _partial_tables(folding, spooled, ctx), ctx, MAX_LEVEL)
             return
         for (bucket,) in rehash([spooled], [folding.keys], level, ctx):
             divided = bucket.nbytes < 0.9 * spooled.nbytes
-            yield from fold(folding, partial_tables(folding, bucket, ctx), ctx, level + 1 if divided else MAX_LEVEL)
+            yield from fold(folding, _partial_tables(folding, bucket, ctx), ctx, level + 1 if divided else MAX_LEVEL)
     finally:
         spooled.close()
 
 
-def partial_tables(folding: Folding, unit: UnitInput, ctx: TaskContext) -> Iterator[pa.Table]:
-    return chunked(unit.batches(), nullable(folding.partial_schema), max(unit_limit(ctx) // 2, 1), 1 << 20)
+def _partial_tables(folding: Folding, unit: UnitInput, ctx: TaskContext) -> Iterator[pa.Table]:
+    return _chunks(unit, nullable(folding.partial_schema), ctx)
+
+
+def _chunks(unit: UnitInput, schema: pa.Schema, ctx: TaskContext) -> Iterator[pa.Table]:
+    return chunked(unit.batches(), schema, max(unit_limit(ctx) // 2, 1), 1 << 20)

@@ -6,21 +6,19 @@ schema and the same key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from firesteel.task.batches import chunked, nullable, table_batches, take_rows
+from firesteel.task.batches import nullable, table_batches, take_rows
 from firesteel.task.functions.row_errors import FAILS, OnError, RowErrors, bisected, is_of_a_row, row_errors
 from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError, call, complaint
-from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS, FoldingState, fold
+from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS, FoldingState, fold_rows
 from firesteel.task.operators.grouping import Groups, encode, key_columns
-from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 
 Reducer = Callable[[Any, Any], Any]
@@ -133,13 +131,7 @@ class Reduce:
         return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        folding = _Reducing(self.name, self.fn, self.group_keys, self.schema, ctx)
-        for table in fold(folding, self._tables(inputs[0], folding, ctx), ctx):
-            yield from table_batches(table, OUTPUT_ROWS)
-
-    def _tables(self, unit: UnitInput, folding: _Reducing, ctx: TaskContext) -> Iterator[pa.Table]:
-        tables = chunked(unit.batches(), unit.schema, max(unit_limit(ctx) // 2, 1), 1 << 20)
-        return map(partial(_Reducing.to_partial, folding), tables)
+        return fold_rows(_Reducing(self.name, self.fn, self.group_keys, self.schema, ctx), inputs[0], ctx)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from firesteel.task.batches import chunked, nullable, one_chunk, table_batches, take_rows
+from firesteel.task.batches import nullable, one_chunk, take_rows
 from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate, Members, State, inputs_of
-from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS, FoldingState, fold, partial_tables
+from firesteel.task.operators.aggregation.folding import FoldingState, fold_partial, fold_rows
 from firesteel.task.operators.grouping import Codes, encode, key_columns, normalised
-from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 Given = tuple[str, Aggregate, str | None]
@@ -140,18 +139,13 @@ class AggregateStates:
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "folding"}
 
-    def _tables(self, unit: UnitInput, ctx: TaskContext) -> Iterator[pa.Table]:
-        tables = chunked(unit.batches(), unit.schema, max(unit_limit(ctx) // 2, 1), 1 << 20)
-        return (self.folding.to_partial(table) for table in tables)
-
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        for table in fold(self.folding, self._tables(inputs[0], ctx), ctx):
-            yield from table_batches(table, OUTPUT_ROWS)
+        return fold_rows(self.folding, inputs[0], ctx)
 
 
 @dataclass(frozen=True)
 class MergeStates(AggregateStates):
     """Merges what :class:`PartialStates` wrote."""
 
-    def _tables(self, unit: UnitInput, ctx: TaskContext) -> Iterator[pa.Table]:
-        return partial_tables(self.folding, unit, ctx)
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        return fold_partial(self.folding, inputs[0], ctx)
