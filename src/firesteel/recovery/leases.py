@@ -136,8 +136,9 @@ class _Keeper:
                 held.give_back()
 
     def renew_all(self) -> None:
-        while self.dropped:
-            self.end(self.dropped.popleft())
+        with suppress(IndexError):  # empty now, though another thread may have taken the last one
+            while True:
+                self.end(self.dropped.popleft())
         for held in list(self._held):
             with self._changed, suppress(OSError):  # one that is given back meanwhile does not come back
                 if held in self._held and not held.renew():
