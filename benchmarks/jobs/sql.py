@@ -1,4 +1,4 @@
-"""Benchmark 22: the queries of TPC-H, and of TPC-DS, written for Spark: our tasks, Spark's adaptive execution, DuckDB alone.
+"""Benchmark 22: the queries of TPC-H, and of TPC-DS, written for Spark: Firesteel in process and in stages, Spark's adaptive execution, DuckDB alone.
 
 Each contender is a process of its own with two cores; each run asks all queries, one after another. Planning by Catalyst counts. Spark comes
 with its defaults, and tuned: with four partitions, which fill the cores. All answers must have the same rows. A query that a contender
@@ -7,8 +7,9 @@ cannot answer (Spark runs out of memory) is told, and left out of every total.
 ``groups`` and ``files`` are six queries of TPC-H at scale 10, with one file of many row groups for each table, and with ``lineitem`` in 1,000
 files of one row group. There Sail competes in an environment of its own, and Spark only tuned.
 
-``FIRESTEEL_SQL_SCALE`` (1, or 10), ``FIRESTEEL_SQL_QUERIES`` (``1,6,18``; all), ``FIRESTEEL_BENCHDATA`` (``.benchdata``: the folder of what
-``groups`` and ``files`` read), ``--only tpch``, ``tpcds``, ``groups`` or ``files``.
+``FIRESTEEL_SQL_SCALE`` (1, or 10), ``FIRESTEEL_SQL_QUERIES`` (``1,6,18``; all), ``FIRESTEEL_SQL_WITHOUT`` (``Spark;Spark, tuned``: contenders
+that are left out), ``FIRESTEEL_BENCHDATA`` (``.benchdata``: the folder of what ``groups`` and ``files`` read), ``--only tpch``, ``tpcds``,
+``groups`` or ``files``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ SCALE = float(os.environ.get("FIRESTEEL_SQL_SCALE", "1"))
 READING_SCALE = float(os.environ.get("FIRESTEEL_SQL_SCALE", "10"))
 READING_QUERIES = (1, 3, 6, 9, 13, 18)
 CHOSEN = [int(word) for word in os.environ.get("FIRESTEEL_SQL_QUERIES", "").split(",") if word]
+WITHOUT = os.environ.get("FIRESTEEL_SQL_WITHOUT", "").split(";")
 MASTER = "local[2]"
+FIRESTEEL, STAGES, SPARK, TUNED_SPARK, DUCKDB = "Firesteel", "Firesteel, in stages", "Spark", "Spark, tuned", "DuckDB"
 TUNED = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
@@ -51,7 +54,7 @@ def data(suite: str) -> tuple[Path, dict[int, tuple[str, str]]]:
     if suite == "tpch":
         return tpch(SCALE, parts=8, row_group_bytes="16MB"), queries
     home = kept.tpch(READING_SCALE) if suite == "groups" else kept.tpch_in_files(READING_SCALE)
-    return home, {number: queries[number] for number in READING_QUERIES}
+    return home, {number: queries[number] for number in CHOSEN or READING_QUERIES}
 
 
 def tables(home: Path) -> dict[str, str]:
@@ -133,18 +136,21 @@ def asked(suite: str, dialect: int = 1) -> list[tuple[int, str]]:
 
 
 def contenders(suite: str) -> list[Contender]:
-    ours = Contender("Firesteel", f"{__name__}:firesteel", {"suite": suite})
-    tuned = Contender("Spark, tuned", f"{__name__}:pyspark", {"suite": suite, "settings": TUNED})
-    alone = Contender("DuckDB", f"{__name__}:duckdb", {"suite": suite})
+    entered = [
+        Contender(STAGES, f"{__name__}:firesteel", {"suite": suite}),
+        Contender(TUNED_SPARK, f"{__name__}:pyspark", {"suite": suite, "settings": TUNED}),
+        Contender(DUCKDB, f"{__name__}:duckdb", {"suite": suite}),
+    ]
     if suite in {"tpch", "tpcds"}:
-        return [ours, Contender("Spark", f"{__name__}:pyspark", {"suite": suite, "settings": {}}), tuned, alone]
-    try:
-        python = python_of("sail")
-    except PeerMissing as error:
-        print(f"Sail is missing: {error}", flush=True)
-        return [ours, tuned, alone]
-    work = {"tables": tables(data(suite)[0]), "queries": asked(suite)}
-    return [ours, tuned, alone, Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python)]
+        entered.insert(0, Contender(FIRESTEEL, f"{__name__}:accelerated", {"suite": suite}))
+        entered.insert(2, Contender(SPARK, f"{__name__}:pyspark", {"suite": suite, "settings": {}}))
+    else:
+        try:
+            work = {"tables": tables(data(suite)[0]), "queries": asked(suite)}
+            entered.append(Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python_of("sail")))
+        except PeerMissing as error:
+            print(f"Sail is missing: {error}", flush=True)
+    return [one for one in entered if one.name not in WITHOUT]
 
 
 def main(runs: int, only: str) -> None:
@@ -159,18 +165,19 @@ def _suite(suite: str, runs: int) -> None:
     answers = alternate(entered, runs=runs, warmup=0, both_orders=True)  # the cold run asks all queries
     names = [c.name for c in entered]
     per_query = {name: medians(answers[name]) for name in names}
-    lines = [_line(number, [per_query[name][number] for name in names]) for number in per_query["Firesteel"]]
+    lines = [_line(number, [per_query[name][number] for name in names]) for number in per_query[names[0]]]
     failed = sorted({n for told in per_query.values() for n, one in told.items() if math.isnan(one[0])})
-    counted = [number for number in per_query["Firesteel"] if number not in failed]
+    counted = [number for number in per_query[names[0]] if number not in failed]
     totals = [[sum(per_query[name][number][i] for number in counted) for i in (0, 1)] for name in names]
-    planning = statistics.median(per_query["Firesteel"][number][2] for number in counted)
+    planning = statistics.median(per_query[STAGES][number][2] for number in counted) if STAGES in names else math.nan
+    expected = next(one for one in (TUNED_SPARK, DUCKDB) if one in names)
     figures = " | ".join(f"{name}: s / CPU s" for name in names)
     head = f"| query | {figures} | {' | '.join(f'to {name}' for name in names[1:])} |"
     scale = SCALE if suite in {"tpch", "tpcds"} else READING_SCALE
     print(f"### sql: {suite}, scale {scale:g}, {MASTER}, medians of {runs}\n\n{head}\n|{'---|' * (2 * len(names))}")
     print("\n".join([*lines, _line("all", totals)]))
     print(
-        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than Spark's: {different(answers, names, 'Spark, tuned')}. "
+        f"\nPlanning: median {planning * 1000:.0f} ms. Other rows than {expected}'s: {different(answers, names, expected)}. "
         f"Not answered by all: {', '.join(map(str, failed)) or 'none'}.\n",
         flush=True,
     )
@@ -195,7 +202,7 @@ def _line(number: object, figures: list[list[float]]) -> str:
     return f"| {number} | {told} | {ratios} |"
 
 
-def different(answers: dict[str, list[list[Any]]], names: list[str], spark: str = "Spark") -> str:
+def different(answers: dict[str, list[list[Any]]], names: list[str], spark: str = SPARK) -> str:
     """Queries of which some contender has other rows than Spark, with the contender. ``spark``: the contender to compare with."""
     theirs = {one[0]: one[4] for one in answers[spark][0]}
     found = [
