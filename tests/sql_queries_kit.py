@@ -169,7 +169,7 @@ class Kit:
         """Rows where Spark raises are wrong. With any error here, Spark computes the query itself, and raises."""
         for how, compute in (("", self._rows_of_steps), ("in process, ", rows_in_process)):
             try:
-                taken = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame))
+                taken = take_over(read_plan(known.frame), dataframe_schema(known.frame))
                 rows = compute(taken)
             except Unsupported:
                 continue
@@ -182,7 +182,7 @@ class Kit:
                 )
 
     def _rows_of_steps(self, taken: TakenOver) -> pa.Table:
-        return self.steps.run(taken.pipeline(""))
+        return self.steps.run(taken.step(""))
 
     def _by_action(self, known: Known, tally: Tally) -> None:
         """An action of an accelerated session raises what Spark raises."""
@@ -199,7 +199,7 @@ class Kit:
     def _by_steps(self, known: Known, tally: Tally) -> bool:
         """Compares; false: there was nothing to compare."""
         try:
-            taken = take_over(self.env, read_plan(known.frame), dataframe_schema(known.frame))
+            taken = take_over(read_plan(known.frame), dataframe_schema(known.frame))
         except Unsupported as reason:
             tally.left.update(str(reason).split("; "))
             return False

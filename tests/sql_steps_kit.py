@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import (
     ChainedStep,
     DataFrameStep,
@@ -53,11 +52,11 @@ class Steps:
     def __init__(self, scratch: Path, seed: int) -> None:
         self._scratch, self._rng = scratch, random.Random(seed)
 
-    def run(self, pipeline: Pipeline) -> pa.Table:
+    def run(self, step: StreamNode) -> pa.Table:
         parts: dict[StreamNode, list[pa.Table]] = {}
-        for node in reachable([pipeline.node]):
+        for node in reachable([step]):
             parts[node] = self._parts(node, parts)
-        return pa.concat_tables(parts[pipeline.node])
+        return pa.concat_tables(parts[step])
 
     def _parts(self, node: StreamNode, known: dict[StreamNode, list[pa.Table]]) -> list[pa.Table]:
         """The rows of each subtask."""

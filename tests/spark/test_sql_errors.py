@@ -121,7 +121,7 @@ class Kit:
         """What is wrong; empty: nothing."""
         try:
             frame = self.spark.sql(query)
-            taken = take_over(self.env, read_plan(frame), dataframe_schema(frame))
+            taken = take_over(read_plan(frame), dataframe_schema(frame))
             left = taken.left
         except Unsupported:
             told["left to Spark"] += 1
@@ -157,7 +157,7 @@ class Kit:
         return found
 
     def _by_steps(self, taken: TakenOver) -> pa.Table:
-        return self.steps.run(taken.pipeline(""))
+        return self.steps.run(taken.step(""))
 
 
 def tried(kit: Kit, pairs) -> tuple[list[str], Counter[str]]:

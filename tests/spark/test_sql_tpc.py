@@ -16,7 +16,7 @@ import pytest
 
 import firesteel
 from firesteel import ExecutionEnvironment
-from firesteel.api.steps import keyed
+from firesteel.compile import nodes
 from firesteel.journal.file import read
 from firesteel.scheduler.joins import waits
 from firesteel.scheduler.kernel.records import Decision
@@ -172,13 +172,13 @@ def patient(monkeypatch):
 @pytest.fixture
 def hints(monkeypatch, request):
     """In the variant "broadcast" each join asks for it, of a side of which it may be."""
-    plain, sides = keyed.join_of, {"right": "left", "full": None}
+    plain, sides = nodes.join, {"right": "left", "full": None}
 
-    def join_of(left, right, how, suffix, _, place):
-        return plain(left, right, how, suffix, sides.get(how, "right"), place)
+    def join(left, right, how):
+        return plain(left, right, how, broadcast=sides.get(how, "right"))
 
     if request.node.callspec.params["variant"] == "broadcast":
-        monkeypatch.setattr(keyed, "join_of", join_of)
+        monkeypatch.setattr(nodes, "join", join)
 
 
 def assert_decided(variant, decisions, large):

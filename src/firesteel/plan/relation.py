@@ -99,16 +99,16 @@ class Values(Leaf):
 
 @dataclass(frozen=True, eq=False)
 class Stream(Leaf):
-    """The rows of a step, whose columns are these in their order."""
+    """The rows of a step, whose columns are these in their order. ``step``: the edge on which they come."""
 
     step: Any
 
 
 @dataclass(frozen=True, eq=False)
 class BySpark(Leaf):
-    """Rows that Spark computes. ``frame``: its DataFrame, whose columns have these names."""
+    """Rows that Spark computes. ``step``: reads them, with columns of these names."""
 
-    frame: Any
+    step: Any
 
 
 # --- of one relation --------------------------------------------------------------------------------------------------

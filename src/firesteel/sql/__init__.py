@@ -1,5 +1,5 @@
-"""DataFrames as jobs: Spark's optimised logical plan becomes relations, and these become steps.
+"""DataFrames as jobs: Spark's optimised logical plan becomes relations.
 
-Begin with ``takeover`` (a DataFrame to a pipeline) and ``reader`` (which operator has which rule). ``plans`` reads Spark's plans,
-``operators``, ``scans`` and ``python`` make relations, ``steps`` makes their steps. Whatever no rule knows stays on Spark.
+Begin with ``takeover`` (a DataFrame) and ``reader`` (which operator has which rule). ``plans`` reads Spark's plans,
+``operators``, ``scans`` and ``python`` make relations, ``compile.relations`` their steps. Whatever no rule knows stays on Spark.
 """

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 def stream(reader: Reader, node: Operator) -> Relation:
     """A stream of the environment, which an RDD without rows stands for in the plan."""
     rdd = node["rdd"]
-    pipeline = reader.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
-    if pipeline is None:
+    rows = reader.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
+    if rows is None:
         raise Unsupported("rows that the driver or Python has are Spark's")
     reader.taken += 1
-    return Stream({a.id: carried(a.type) for a in node["output"]}, pipeline)
+    return Stream({a.id: carried(a.type) for a in node["output"]}, rows)
 
 
 def local(reader: Reader, node: Operator) -> Relation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from firesteel.compile.relations.rows import Rows
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr, Unsupported, column, replaced, same, walk
@@ -17,7 +18,6 @@ from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of
 from firesteel.sql import operators
 from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.plans.python_functions import PythonSettings, broadcasts_of, command_of, python_settings
-from firesteel.sql.steps.rows import Rows
 from firesteel.task.functions.spark_functions import PICKLED_ROWS, PickledFunction, SparkFunctions
 from firesteel.task.functions.spark_steps import (
     AggregateBySpark,
@@ -30,8 +30,8 @@ from firesteel.task.functions.spark_steps import (
 )
 
 if TYPE_CHECKING:
+    from firesteel.compile.relations.steps import Steps
     from firesteel.sql.reader import Reader
-    from firesteel.sql.steps.steps import Steps
 
 # PySpark's numbers of the kinds of functions
 _ROW_BY_ROW = 101
@@ -98,10 +98,9 @@ def _calling(
     """This step behind others; of functions that may give other rows when they run again, it says so."""
 
     def made(_: Steps, rows: Rows) -> Rows:
-        after = _seen_all(rows).step().then(step.name, ChainedStep(step, kept), step.schema, "")
-        if not all(udf["udfDeterministic"] for udf in udfs):
-            after = after.at(replace(after.node, config=StepConfig(deterministic=False)))
-        return Rows(after, columns)
+        config = StepConfig(deterministic=all(udf["udfDeterministic"] for udf in udfs))
+        before = StreamEdge(_seen_all(rows).step())
+        return Rows(StreamNode(step.name, ChainedStep(step, kept), step.schema, (before,), config=config), columns)
 
     return made
 
@@ -262,10 +261,10 @@ def _by_groups(
     ship = ShipStrategy.HASH if step.keys[0] else ShipStrategy.GLOBAL
 
     def made(_: Steps, *rows: Rows) -> Rows:
-        pipelines = [_seen_all(one).step() for one in rows]
-        edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(pipelines, step.keys, strict=True))
+        before = [_seen_all(one).step() for one in rows]
+        edges = tuple(StreamEdge(one, ship, names) for one, names in zip(before, step.keys, strict=True))
         work = KeyedStep(step, step, step.keys, kept or None)
-        return Rows(pipelines[0].at(StreamNode(step.name, work, step.schema, edges)), columns)
+        return Rows(StreamNode(step.name, work, step.schema, edges), columns)
 
     return Python(inputs, columns, made)
 

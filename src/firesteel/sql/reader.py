@@ -6,10 +6,10 @@ relation of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import DataFrameStep, StreamEdge, StreamNode
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
@@ -43,7 +43,7 @@ class Reader:
 
     catalyst: Catalyst
     judge: Callable[[Relation], object]
-    streams: dict[int, Pipeline] = field(default_factory=dict)
+    streams: Mapping[int, StreamEdge] = field(default_factory=dict[int, StreamEdge])
     left: list[str] = field(default_factory=list)
     taken: int = 0
     """Relations that are read without Spark."""
@@ -124,7 +124,11 @@ class Reader:
         columns: Columns = {a.id: carried(a.type) for a in output}
         if not columns or len(columns) < len(output):
             raise Unsupported(f"{node.cls} has no columns, or one twice")
-        return self._judged(BySpark(columns, self.catalyst.dataframe_of(node, list(columns))))
+        from firesteel.spark.dataframes import dataframe_schema, dataframe_source  # loads pyspark
+
+        frame = self.catalyst.dataframe_of(node, list(columns))
+        step = StreamNode("spark", DataFrameStep(lambda: dataframe_source(frame)), dataframe_schema(frame))
+        return self._judged(BySpark(columns, step))
 
     # --- expressions --------------------------------------------------------------------------------------------------
 

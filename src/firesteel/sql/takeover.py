@@ -1,20 +1,19 @@
-"""A DataFrame as a relation, and as a pipeline of steps: where to begin."""
+"""A DataFrame as a relation, and by steps: where to begin."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.relations.steps import Steps
+from firesteel.compile.stream_graph import StreamEdge, StreamNode
 from firesteel.engine.files import by_place
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Relation
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
-from firesteel.sql.steps.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class TakenOver:
     schema: pa.Schema
     _steps: Steps
 
-    def pipeline(self, place: str) -> Pipeline:
-        """The same by steps. ``place``: where the user asked."""
+    def step(self, place: str) -> StreamNode:
+        """The last of the steps that compute it. ``place``: where the user asked."""
         rows = self._steps.rows(self.relation)
         named = dict(zip(by_place(self.schema), self.columns, strict=True))  # a column may be there under several names
         items = ", ".join(f"{column} AS {name}" for name, column in named.items())
@@ -37,9 +36,7 @@ class TakenOver:
         return rows.selecting(items, columns, "select").step(self.schema, place)
 
 
-def take_over(
-    env: Any, catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, Pipeline] | None = None
-) -> TakenOver:
+def take_over(catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, StreamEdge] | None = None) -> TakenOver:
     """``schema``: the names and types of the rows for users. ``streams``: of the environment, by the number of the RDD that stands for them in the plan.
 
     Raises Unsupported where nothing would be gained (none of its relations can be read without Spark), or where a part with a stream of
@@ -47,8 +44,8 @@ def take_over(
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
-    steps = Steps(env)
-    reader = Reader(catalyst, steps.rows, dict(streams or {}))
+    steps = Steps()
+    reader = Reader(catalyst, steps.rows, streams or {})
     relation = reader.relation(catalyst.root)
     if not reader.taken:
         raise Unsupported("; ".join(reader.left) or "it reads nothing")

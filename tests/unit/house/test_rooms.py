@@ -27,7 +27,7 @@ ALLOWED = {
     "engine": {"engine"},
     "task": {"task", "engine", "results", "model"},
     "connectors": {"connectors", "task", "engine", "results", "model"},
-    "compile": {"compile", "model", "task", "connectors", "options", "results"},
+    "compile": {"compile", "render", "plan", "engine", "model", "task", "connectors", "options", "results"},
     "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
     "scheduler": {"scheduler", "model", "options"},
     "journal": {"journal", "scheduler", "model", "options"},
@@ -47,7 +47,7 @@ ALLOWED = {
     "run": {
         "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model",
     },
-    "sql": {"sql", "render", "plan", "api", "compile", "connectors", "engine", "model", "task", "spark"},
+    "sql": {"sql", "plan", "render", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip

@@ -24,6 +24,7 @@ from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
+from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
 from firesteel.options import (
     RECOVERY_MODE,
@@ -96,7 +97,7 @@ class Takeover:
             here = Chosen.of(asked.environment, asked.plan, taken).run(asked.environment, taken.schema, action)
             if isinstance(here, Answered):
                 return _Found(convert(here.rows.rename_columns(names)), here.id, partial(_itself, here.rows))
-            with Computed(taken.pipeline(asked.place), action, here) as rows:
+            with Computed(Pipeline(asked.environment, taken.step(asked.place)), action, here) as rows:
                 table = rows.to_arrow().rename_columns(names)
                 return _Found(convert(table), rows.job_id, partial(_itself, table))
 
@@ -127,7 +128,7 @@ class Takeover:
             ran = chosen.run(here.environment, taken.schema, action, written=True)
             if isinstance(ran, Answered):
                 return _Found(asked[0].of_table(ran.rows), ran.id, partial(_itself, ran.rows))
-            rows = closing.enter_context(Computed(taken.pipeline(here.place), action, ran))
+            rows = closing.enter_context(Computed(Pipeline(here.environment, taken.step(here.place)), action, ran))
             return _Found(asked[0].over(rows.to_dataframe()), rows.job_id, rows.to_arrow)
 
         with ExitStack() as closing:
@@ -159,9 +160,9 @@ class Takeover:
             asked = _Asked(environment, place, _plan_of(frame))
             if check is not None:
                 check(asked.plan)
-            taken = wholly_taken_over(environment, asked.plan, _schema_of(asked.plan))
+            taken = wholly_taken_over(asked.plan, _schema_of(asked.plan))
             if self._dry_run:
-                taken.pipeline(place)  # what is wrong with it is told
+                taken.step(place)  # what is wrong with it is told
                 Chosen.of(environment, asked.plan, taken)
             else:
                 found = compute(taken, asked)

@@ -201,7 +201,7 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
-def wholly_taken_over(env: ExecutionEnvironment, plan: Catalyst, schema: pa.Schema) -> TakenOver:
+def wholly_taken_over(plan: Catalyst, schema: pa.Schema) -> TakenOver:
     """A DataFrame's plan without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
     if find_spec("duckdb") is None:
         raise UsageError(_NO_ENGINE)
@@ -209,7 +209,7 @@ def wholly_taken_over(env: ExecutionEnvironment, plan: Catalyst, schema: pa.Sche
     from firesteel.sql.takeover import take_over
 
     try:
-        taken = take_over(env, plan, schema)
+        taken = take_over(plan, schema)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
     if taken.left:
@@ -233,8 +233,9 @@ def _taken_over(
     from firesteel.sql.plans.catalyst import read_plan
     from firesteel.sql.takeover import take_over
 
+    edges = {number: pipeline.edge() for number, pipeline in (streams or {}).items()}
     try:
-        taken = take_over(env, read_plan(dataframe), by_spark.schema, streams)
-        return taken.pipeline(place).left_to_spark(taken.left).or_by_spark(by_spark)
+        taken = take_over(read_plan(dataframe), by_spark.schema, edges)
+        return Pipeline(env, taken.step(place)).left_to_spark(taken.left).or_by_spark(by_spark)
     except (Unsupported, UsageError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])

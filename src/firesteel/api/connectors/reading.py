@@ -210,7 +210,7 @@ def from_source(env: ExecutionEnvironment, source: Source) -> Pipeline:
         return _begun(env, f"from_source({getattr(source, 'name', type(source).__name__)})", source, place)
 
 
-def from_spark(env: ExecutionEnvironment, kind: str, dataframe: Any, place: str = "") -> Pipeline:
+def from_spark(env: ExecutionEnvironment, kind: str, dataframe: Any, place: str) -> Pipeline:
     """Rows of a DataFrame that Spark runs."""
     return _read_frame(env, kind, dataframe, dataframe_schema(dataframe), place)
 

@@ -18,8 +18,8 @@ from firesteel.api.steps.common import NotTranslated, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
 from firesteel.api.steps.spark_columns import is_spark_column
+from firesteel.compile.relations.groups import side_by_side
 from firesteel.errors import UsageError
-from firesteel.sql.steps import groups as groups_of
 from firesteel.task.expressions import column
 
 Written = Sequence[tuple[str, AggregateCall]]
@@ -191,7 +191,7 @@ def _side_by_side(
     ours = groups.ours(written, place)
     pairs = zip([*groups.keys, *ours_as], ours.names, strict=True)
     ours = project(ours, "aggregate", [(name, column(own)) for name, own in pairs], place)
-    both = groups_of.side_by_side(ours, theirs, groups.keys, place)
+    both = ours.at(side_by_side(ours.node, theirs.node, groups.keys, place))
     chosen = [(key, column(key)) for key in groups.wanted()]
     for number, label in enumerate(groups.labels):
         for is_theirs, which in order:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-
-import pyarrow as pa
 
 from firesteel.api.caller import caller_place, function_name
 from firesteel.errors import UsageError
@@ -68,22 +66,3 @@ def require_count(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what} must be a whole number of at least {least}, not {value!r}.")
     return value
-
-
-def same_columns(first: pa.Schema, others: Sequence[pa.Schema], kind: str) -> pa.Schema:
-    """The schema of a union: names and types must agree, a column is nullable if it is in any. Raises UsageError."""
-    fields: list[Any] = list(first)
-    for number, other in enumerate(others, 2):
-        if other.names != first.names:
-            raise UsageError(
-                f"{kind}: stream 1 has the columns {', '.join(first.names)}; stream {number} has {', '.join(other.names)}.",
-                hint="Bring them in line with select().",
-            )
-        for i, field in enumerate(other):
-            if field.type != fields[i].type:
-                raise UsageError(
-                    f"{kind}: column '{field.name}' is {fields[i].type} in stream 1 and {field.type} in stream {number}.",
-                    hint=f'Cast one of them: with_column("{field.name}", col("{field.name}").cast(...)).',
-                )
-            fields[i] = fields[i].with_nullable(fields[i].nullable or field.nullable)
-    return pa.schema(fields)

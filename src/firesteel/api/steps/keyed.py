@@ -18,19 +18,19 @@ from firesteel.api.steps.projection import project
 from firesteel.api.steps.rows.errors import OnErrorWords, on_group_error
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import window_operator
+from firesteel.compile import nodes
+from firesteel.compile.relations import groups
 from firesteel.compile.rewrites.push_down import narrowest
-from firesteel.compile.stream_graph import KeyedStep, StepConfig, StreamEdge, StreamNode
+from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
-from firesteel.model.absorbing import SIDES
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import column as plan_column
 from firesteel.plan.relation import Aggregate
-from firesteel.sql.steps import groups
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.task.operators.aggregation.states import AggregateStates, MergeStates, PartialStates, States
-from firesteel.task.operators.join import HashJoin, build_sides, join_kind, join_schema
+from firesteel.task.operators.join import join_schema
 from firesteel.task.operators.relational import as_expression, check_columns, project_schema
 
 
@@ -128,15 +128,15 @@ def aggregate_of(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregat
     found = _states(pipeline, keys, ours, place)
     if not engines:
         return found
-    both = groups.side_by_side(_groups(pipeline, keys, engines, place), found, keys, place)
+    both = groups.side_by_side(_groups(pipeline, keys, engines, place).node, found.node, keys, place)
     outputs = [*keys, *(agg.output for agg in aggs)]
-    return project(both, _kind_of(aggs), [(name, column(name)) for name in outputs], place)
+    return project(pipeline.at(both), _kind_of(aggs), [(name, column(name)) for name in outputs], place)
 
 
 def _groups(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
     rows, kind = pipeline.schema, _kind_of(aggs)
     reads = _reads(rows, keys, aggs)
-    stream = groups.stream_of(pipeline, reads, kind)
+    stream = groups.stream_of(pipeline.node, reads, kind)
     columns = {name: plan_column(id, stream.kinds[id]) for name, id in zip(reads, stream.kinds, strict=True)}
     items = {f"k{n}": columns[key] for n, key in enumerate(keys)}
     items |= {f"a{n}": call_of(agg, rows, columns) for n, agg in enumerate(aggs)}
@@ -144,7 +144,7 @@ def _groups(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, 
     out = pa.schema([*groups.key_fields(rows, keys), *(pa.field(agg.output, output_type(agg, rows)) for agg in aggs)])
     made = {agg.output: tuple(agg.reads) for agg in aggs}
     by_order = tuple(agg.output for agg in aggs if agg.order_dependent)
-    return groups.groups(pipeline, relation, keys, reads, out, kind, made, by_order, place)
+    return pipeline.at(groups.groups(pipeline.node, relation, keys, reads, out, kind, made, by_order, place))
 
 
 def _states(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
@@ -172,7 +172,7 @@ def distinct(pipeline: Pipeline) -> Pipeline:
     """Duplicates are removed in each task first, then among all rows that are equal."""
     with step_at("distinct") as place:
         pipeline.refuse_sides("distinct")
-        return groups.distinct(pipeline, tuple(pipeline.names), "distinct", place)
+        return pipeline.at(groups.distinct(pipeline.node, tuple(pipeline.names), "distinct", place))
 
 
 def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
@@ -182,7 +182,7 @@ def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
         names = plain_names(_flat([column for column in subset if column is not None]), "drop_duplicates")
         check_columns(pipeline.schema, names, "drop_duplicates")
         keys = tuple(dict.fromkeys(names)) or tuple(pipeline.names)
-        return groups.distinct(pipeline, keys, f"drop_duplicates({first_of(keys, 4)})", place)
+        return pipeline.at(groups.distinct(pipeline.node, keys, f"drop_duplicates({first_of(keys, 4)})", place))
 
 
 # --- functions of groups --------------------------------------------------------------------------------------------
@@ -242,28 +242,7 @@ def join(left: Keyed, other: object, how: str, suffix: str, broadcast: str | Non
 
 def join_of(left: Keyed, right: Keyed, how: str, suffix: str, broadcast: str | None, place: str) -> Pipeline:  # noqa: PLR0917
     """The join of two keyed pipelines of one environment."""
-    kind = join_kind(how)
-    _check_broadcast(kind, broadcast)
-    schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
-    joined = HashJoin(f"{kind} join", kind, left.keys, right.keys, left.schema, right.schema, schema)
-    work = KeyedStep(joined, joined, (left.keys, right.keys), left.keys)
-    edges = (left.edge(), right.edge())
-    config = StepConfig(broadcast=broadcast)
-    return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place, config=config))
-
-
-def _check_broadcast(kind: str, broadcast: str | None) -> None:
-    if broadcast is None or broadcast == "never":
-        return
-    if broadcast not in SIDES:
-        raise UsageError(f"broadcast={broadcast!r} is not a side of a join.", hint='Say "left", "right" or "never".')
-    able = [SIDES[side] for side in build_sides(kind)]
-    if broadcast not in able:
-        raise UsageError(
-            f"The {broadcast} side of a {kind} join cannot be broadcast: its rows without a match come out once, but each task "
-            "would give them.",
-            hint=f"Broadcast the {able[0]} side, or leave broadcast out." if able else "Leave broadcast out.",
-        )
+    return left.pipeline.at(nodes.join(left.edge(), right.edge(), how, suffix, broadcast, place))
 
 
 def cogroup(left: Keyed, other: object) -> Keyed:

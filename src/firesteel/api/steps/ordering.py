@@ -3,7 +3,7 @@ to sample it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -12,15 +12,14 @@ import pyarrow.compute as pc
 from firesteel.api.steps.common import require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
-from firesteel.compile.stream_graph import ChainedStep, SortStep, StreamEdge, StreamNode, Work
+from firesteel.compile import nodes
+from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice, plural
-from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.order import Order, OrderColumn
 from firesteel.results.order.ordering import can_order
 from firesteel.task.expressions import plain_column
-from firesteel.task.operators.relational import Limit, TopK, as_expression, check_columns, order_type
-from firesteel.task.operators.sort import Sort
+from firesteel.task.operators.relational import TopK, as_expression, check_columns, order_type
 from firesteel.task.passing import Passing
 
 Column = str | tuple[str, bool] | pc.Expression
@@ -30,8 +29,8 @@ Directions = bool | Sequence[bool]
 def sort(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> Pipeline:
     with step_at("sort") as place:
         order = Order(_columns(pipeline.schema, columns, ascending, "sort"), split_equal=True)
-        kind = f"sort({', '.join(_said(order))})"
-        return _ranged(pipeline, kind, SortStep(Sort(kind, order)), order, place)
+        pipeline.refuse_sides("sort")
+        return pipeline.at(nodes.sort(pipeline.node, order, place))
 
 
 def range_partition(
@@ -40,20 +39,16 @@ def range_partition(
     """``split_equal``: rows of equal keys may be parted."""
     with step_at("range_partition") as place:
         order = Order(_columns(pipeline.schema, columns, ascending, "range_partition"), split_equal=split_equal)
-        kind = f"range_partition({', '.join(_said(order))})"
-        return _ranged(pipeline, kind, ChainedStep(Passing(kind), pipeline.unchanged), order, place)
-
-
-def _ranged(pipeline: Pipeline, kind: str, work: Work, order: Order, place: str) -> Pipeline:
-    pipeline.refuse_sides(kind)
-    edge = StreamEdge(pipeline.node, ShipStrategy.RANGE, order.names, order=order)
-    return pipeline.at(StreamNode(kind, work, pipeline.schema, (edge,), place=place))
+        kind = f"range_partition({nodes.said(order)})"
+        pipeline.refuse_sides(kind)
+        passing = ChainedStep(Passing(kind), pipeline.unchanged)
+        return pipeline.at(nodes.ranged(pipeline.node, kind, passing, order, place))
 
 
 def limit(pipeline: Pipeline, n: int) -> Pipeline:
     with step_at("limit") as place:
-        kind = f"limit({require_count(n, 'limit()', 0)})"
-        return _in_two(pipeline, kind, lambda name: Limit(name, n), place)
+        pipeline.refuse_sides(f"limit({require_count(n, 'limit()', 0)})")
+        return pipeline.at(nodes.limit(pipeline.edge(), n, place))
 
 
 def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -> Pipeline:
@@ -68,15 +63,8 @@ def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -
             if order_type(pipeline.schema.field(name).type) is None:
                 raise UsageError(f"top_k cannot order by '{name}': it is {pipeline.schema.field(name).type}.")
         kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
-        return _in_two(pipeline, kind, lambda name: TopK(name, n, keys), place)
-
-
-def _in_two(pipeline: Pipeline, kind: str, operator: Callable[[str], Limit | TopK], place: str) -> Pipeline:
-    """In every subtask first, then in one subtask on the rows that these passed on."""
-    pipeline.refuse_sides(kind)
-    schema, passed = pipeline.schema, pipeline.unchanged
-    local = pipeline.then(f"local {kind}", ChainedStep(operator(f"local {kind}"), passed), schema, place)
-    return local.partitioned(ShipStrategy.GLOBAL).then(kind, ChainedStep(operator(kind), passed), schema, place)
+        pipeline.refuse_sides(kind)
+        return pipeline.at(nodes.in_two(pipeline.edge(), kind, lambda name: TopK(name, n, keys), place))
 
 
 def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, step: str) -> tuple[OrderColumn, ...]:
@@ -131,7 +119,3 @@ def _column(schema: pa.Schema, given: Any, ascending: bool, step: str) -> OrderC
             f"{step} wants column names, not the expression {given}.", hint="Make it a column first, by with_column()."
         )
     return OrderColumn(name, ascending)
-
-
-def _said(order: Order) -> list[str]:
-    return [column.name if column.ascending else f"{column.name} descending" for column in order.columns]

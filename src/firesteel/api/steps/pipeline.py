@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from firesteel.compile.nodes import unchanged
 from firesteel.compile.stream_graph import StepConfig, StreamEdge, StreamNode, UnionStep, Work
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
@@ -45,7 +46,7 @@ class Pipeline:
     @property
     def unchanged(self) -> dict[str, str]:
         """Output column to input column, for a step that passes every column as it is."""
-        return {name: name for name in self.node.schema.names}
+        return unchanged(self.node.schema)
 
     def edge(self) -> StreamEdge:
         return StreamEdge(self.node, self.ship)

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.steps.common import same_columns, step_at
+from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
-from firesteel.compile.stream_graph import ChainedStep, StreamNode, UnionStep
+from firesteel.compile import nodes
+from firesteel.compile.relations import groups
 from firesteel.errors import UsageError
 from firesteel.results.keys import normal_type
-from firesteel.sql.steps import groups
 from firesteel.task.expressions import column
-from firesteel.task.operators.relational import Project
 
 
 def union(pipeline: Pipeline, others: Sequence[object]) -> Pipeline:
@@ -51,18 +50,20 @@ def union_of(pipelines: list[Pipeline]) -> Pipeline:
 
 
 def _union(pipelines: list[Pipeline], place: str) -> Pipeline:
-    schema, _ = _alike("union", pipelines)
-    edges = tuple(_under(one, schema, place).edge() for one in pipelines)
-    return pipelines[0].at(StreamNode("union", UnionStep(), schema, edges, place=place))
+    _check("union", pipelines)
+    return pipelines[0].at(nodes.union([one.edge() for one in pipelines], place))
 
 
 def set_operation(pipeline: Pipeline, kind: str, other: object) -> Pipeline:
     """``kind``: subtract, except_all, intersect or intersect_all."""
     with step_at(kind) as place:
-        schema, sides = _alike(kind, [pipeline, *_pipelines(kind, [other])])
+        sides = [pipeline, *_pipelines(kind, [other])]
+        _check(kind, sides)
+        schema = nodes.same_columns([one.schema for one in sides], kind)
         for field in schema:
             _check_comparable(kind, field.name, field.type)
-        return groups.set_operation([_under(one, schema, place) for one in sides], kind, schema, place)
+        inputs = [nodes.under(one.edge(), schema, place).source for one in sides]
+        return pipeline.at(groups.set_operation(inputs, kind, schema, place))
 
 
 def _pipelines(kind: str, streams: Sequence[object]) -> list[Pipeline]:
@@ -75,13 +76,11 @@ def _pipelines(kind: str, streams: Sequence[object]) -> list[Pipeline]:
     return found
 
 
-def _alike(kind: str, pipelines: list[Pipeline]) -> tuple[pa.Schema, list[Pipeline]]:
-    """The schema that these have in common, and them. Raises UsageError."""
-    first, *others = pipelines
+def _check(kind: str, pipelines: list[Pipeline]) -> None:
+    """Raises UsageError."""
     for pipeline in pipelines:
-        first.check_same_environment(pipeline)
+        pipelines[0].check_same_environment(pipeline)
         pipeline.refuse_sides(kind)
-    return same_columns(first.schema, [other.schema for other in others], kind), pipelines
 
 
 def _aligned(pipeline: Pipeline, wanted: dict[str, pa.DataType], place: str) -> Pipeline:
@@ -91,15 +90,6 @@ def _aligned(pipeline: Pipeline, wanted: dict[str, pa.DataType], place: str) -> 
     here = set(pipeline.names)
     columns = [(n, column(n) if n in here else pc.scalar(pa.scalar(None, t))) for n, t in wanted.items()]
     return project(pipeline, "select", columns, place)
-
-
-def _under(pipeline: Pipeline, schema: pa.Schema, place: str) -> Pipeline:
-    """The same rows under a schema that differs in nullability at most."""
-    if pipeline.schema.equals(schema):
-        return pipeline
-    columns = tuple((name, column(name)) for name in schema.names)
-    work = ChainedStep(Project("select", columns, schema), pipeline.unchanged, columns)
-    return pipeline.at(pipeline.node).then("select", work, schema, place).partitioned(pipeline.ship)
 
 
 def _check_comparable(kind: str, name: str, type_: pa.DataType) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.relations import generating, grouping, joins, relational
+from firesteel.compile.relations.rows import Rows
+from firesteel.compile.stream_graph import StreamNode
 from firesteel.plan.expr import Expr
 from firesteel.plan.relation import (
     Aggregate,
@@ -30,15 +32,12 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import fields_of
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.steps import generating, grouping, joins, relational
-from firesteel.sql.steps.rows import Rows
 
 
 @dataclass(slots=True)
 class Steps:
     """The steps of one query. Each relation is made once, however many read it."""
 
-    env: Any
     names: Names = field(default_factory=Names)
     _made: dict[Relation, Rows] = field(default_factory=dict)
     _scalars: dict[Relation, str] = field(default_factory=dict)
@@ -50,14 +49,14 @@ class Steps:
             self._made[relation] = RULES[type(relation)](self, relation)
         return self._made[relation]
 
-    def expressions(self, sides: list[tuple[str, Pipeline]]) -> Expressions:
+    def expressions(self, sides: list[tuple[str, StreamNode]]) -> Expressions:
         """A translator that puts the subqueries it meets into ``sides``."""
 
         def subquery(node: Expr, ordinal: int) -> str:
             rows, packed = self.rows(node["plan"]), node["packed"]
             name = self._scalars.setdefault(node["plan"], f"scalar_{len(self._scalars)}")
             if name not in (known for known, _ in sides):
-                sides.append((name, rows.pipeline))
+                sides.append((name, rows.node))
             text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"
             return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
 

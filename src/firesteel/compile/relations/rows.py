@@ -1,4 +1,4 @@
-"""The rows of an operator on their way to steps: a pipeline, and a query on it that is no step yet.
+"""The rows of a relation on their way to steps: a step, and a query on it that is no step yet.
 
 Operators that need no exchange only wrap the query; the first one that needs its rows makes one step of it.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.nodes import unchanged
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.relation import Columns, schema_of
@@ -20,22 +20,24 @@ from firesteel.task.operators.fragments import INPUT, SqlFragment, SqlOfKeys
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """``query``: on ``INPUT``, the rows of ``pipeline``; None: these rows themselves. ``sides``: what the query reads besides."""
+    """``query``: on ``INPUT``, the rows of ``node``; None: these rows themselves. ``sides``: what the query reads besides."""
 
-    pipeline: Pipeline
+    node: StreamNode
     columns: Columns
     query: str | None = None
     what: tuple[str, ...] = ()
     """The operators in the query, for people."""
-    sides: tuple[tuple[str, Pipeline], ...] = ()
+    sides: tuple[tuple[str, StreamNode], ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Of the query: by column that of ``pipeline`` which it is, if rows of one value are made of rows of this value alone."""
+    """Of the query: by column that of ``node`` which it is, if rows of one value are made of rows of this value alone."""
     selective: bool = False
     """The query is there to drop rows, too."""
     raises: bool = False
     """Something in the query may raise an error of Spark's."""
     by_place: bool = False
-    """The query names the columns of ``pipeline`` by their places, since a user has named them."""
+    """The query names the columns of ``node`` by their places, since a user has named them."""
+    ship: ShipStrategy | None = None
+    """How the rows of ``node`` travel to the query; None: as it needs them."""
 
     @property
     def unchanged(self) -> dict[str, str]:
@@ -52,7 +54,7 @@ class Rows:
         columns: Columns,
         what: str,
         tail: str = "",
-        sides: tuple[tuple[str, Pipeline], ...] = (),
+        sides: tuple[tuple[str, StreamNode], ...] = (),
         passed: Mapping[str, str] | None = None,
         selective: bool = False,
         raises: bool = False,
@@ -65,12 +67,12 @@ class Rows:
         if items == ", ".join(self.columns) and columns == self.columns and not tail:
             return self
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
-        before = {name: name for name in self.pipeline.names} if self.query is None else self.origins
+        before = unchanged(self.node.schema) if self.query is None else self.origins
         passed = {} if raises or passed is None else passed
         origins = {name: before[there] for name, there in passed.items() if name in columns and there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
         raises = raises or self.raises
-        return Rows(self.pipeline, columns, query, named, sides, origins, selective, raises, self.by_place)
+        return Rows(self.node, columns, query, named, sides, origins, selective, raises, self.by_place, self.ship)
 
     def settled(self) -> Rows:
         """These rows, for a query that drops some of them. What may raise an error is a step of its own before it: no rule of the engine's
@@ -90,10 +92,10 @@ class Rows:
         names = ", ".join(self.columns)
         return replace(self, query=f"SELECT {names} FROM {INPUT}", what=("select",), origins=self.unchanged)
 
-    def step(self, schema: pa.Schema | None = None, place: str = "") -> Pipeline:
-        """The pipeline that ends with these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
-        if schema is None and self.query is None and list(self.columns) == self.pipeline.names:
-            return self.pipeline
+    def step(self, schema: pa.Schema | None = None, place: str = "") -> StreamNode:
+        """The step that gives these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
+        if schema is None and self.query is None and list(self.columns) == self.node.schema.names:
+            return self.node
         if self.query is None:
             return self._as_query().step(schema, place)
         out = schema_of(self.columns) if schema is None else schema
@@ -101,19 +103,16 @@ class Rows:
         given = dict(zip(self.columns, out.names, strict=True))
         passed = {given[name]: there for name, there in self.origins.items()}
         sides = tuple(name for name, _ in self.sides)
-        names = () if self.by_place else tuple(self.pipeline.names)
+        names = () if self.by_place else tuple(self.node.schema.names)
         work = ChainedStep(
-            SqlFragment(
-                kind, self.query, self.pipeline.schema, out, sides, passed, self.selective, (), names, self.raises
-            )
+            SqlFragment(kind, self.query, self.node.schema, out, sides, passed, self.selective, (), names, self.raises)
         )
-        edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
-        before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
-        return before.then(kind, work, out, place, with_sides=True)
+        edges = tuple((name, StreamEdge(side, ShipStrategy.BROADCAST)) for name, side in self.sides)
+        return StreamNode(kind, work, out, (StreamEdge(self.node, self.ship),), edges, place)
 
 
 def by_keys(  # noqa: PLR0917
-    inputs: list[Pipeline],
+    inputs: list[StreamNode],
     keys: list[tuple[str, ...]],
     query: str,
     columns: Columns,
@@ -128,7 +127,7 @@ def by_keys(  # noqa: PLR0917
     query computes what may raise an error of Spark's: then all rows are read."""
     schema = schema_of(columns)
     ship = ShipStrategy.HASH if keys[0] else ShipStrategy.GLOBAL
-    edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(inputs, keys, strict=True))
+    edges = tuple(StreamEdge(one, ship, names) for one, names in zip(inputs, keys, strict=True))
     passed = ({key: key for key in kept or ()},) if passed is None else passed
     passed = tuple({} for _ in passed) if raises else passed
     operator = SqlOfKeys(
@@ -138,8 +137,8 @@ def by_keys(  # noqa: PLR0917
         tuple(one.schema for one in inputs),
         schema,
         passed,
-        tuple(tuple(one.names) for one in inputs),
+        tuple(tuple(one.schema.names) for one in inputs),
         raises,
     )
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
-    return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)
+    return Rows(StreamNode(kind, work, schema, edges), columns)

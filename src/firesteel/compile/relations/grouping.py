@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from firesteel.compile.relations.rows import Rows, by_keys
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import Aggregate, Columns
 from firesteel.plan.types import engine_type
 from firesteel.render.expressions.grouping import Grouping, WholeGroups, group_columns
 from firesteel.render.expressions.translator import Expressions
-from firesteel.sql.steps.rows import Rows, by_keys
 
 if TYPE_CHECKING:
-    from firesteel.sql.steps.steps import Steps
+    from firesteel.compile.relations.steps import Steps
 
 
 def aggregate(steps: Steps, relation: Aggregate) -> Rows:

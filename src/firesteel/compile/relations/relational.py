@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firesteel.api.connectors import reading
-from firesteel.api.steps import ordering
-from firesteel.api.steps.combining.set_operations import union_of
-from firesteel.api.steps.pipeline import Pipeline
-from firesteel.compile.stream_graph import SourceStep, StreamNode
+from firesteel.compile import nodes
+from firesteel.compile.relations.rows import Rows, by_keys
+from firesteel.compile.stream_graph import SourceStep, StreamEdge, StreamNode
+from firesteel.connectors.memory import TableSource
+from firesteel.model.order import Order, OrderColumn
 from firesteel.plan.expr import Expr, attributes
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import BySpark, Expand, Filter, Limit, Project, Scan, Sort, Stream, Union, Values, Window
@@ -17,17 +17,17 @@ from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text
 from firesteel.render.relations import all_of, expand_text, scan_items, window_keys
-from firesteel.sql.steps.rows import Rows, by_keys
+from firesteel.results.order.ordering import can_order
 
 if TYPE_CHECKING:
-    from firesteel.sql.steps.steps import Steps
+    from firesteel.compile.relations.steps import Steps
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
 
 
-def scan(steps: Steps, relation: Scan) -> Rows:
+def scan(_: Steps, relation: Scan) -> Rows:
     source = relation.source
-    begun = Pipeline(steps.env, StreamNode(source.name, SourceStep(source), source.schema))
+    begun = StreamNode(source.name, SourceStep(source), source.schema)
     kinds, names = relation.columns, relation.names
     items = scan_items(relation)
     # without a projection in between, so that the engine may read the files itself
@@ -35,20 +35,23 @@ def scan(steps: Steps, relation: Scan) -> Rows:
     return Rows(begun, kinds, by_place=True).selecting(items, kinds, "scan", passed=plain)
 
 
-def values(steps: Steps, relation: Values) -> Rows:
-    return Rows(reading.from_arrow(steps.env, relation.rows), relation.columns)
+def values(_: Steps, relation: Values) -> Rows:
+    source = TableSource(relation.rows)
+    return Rows(StreamNode(source.name, SourceStep(source), source.schema), relation.columns)
 
 
-def stream(steps: Steps, relation: Stream) -> Rows:
-    pipeline, columns = relation.step, relation.columns
-    passed = dict(zip(columns, pipeline.names, strict=True))
+def stream(_: Steps, relation: Stream) -> Rows:
+    rows: StreamEdge = relation.step
+    columns = relation.columns
+    passed = dict(zip(columns, rows.schema.names, strict=True))
     items = [f"CAST(c{i} AS {engine_type(kind)}) AS {column}" for i, (column, kind) in enumerate(columns.items())]
-    same = {a: name for a, name in passed.items() if pipeline.schema.field(name).type == arrow_type(columns[a])}
-    return Rows(pipeline, columns, by_place=True).selecting(", ".join(items), columns, "select", passed=same)
+    same = {a: name for a, name in passed.items() if rows.schema.field(name).type == arrow_type(columns[a])}
+    whole = Rows(rows.source, columns, by_place=True, ship=rows.ship)
+    return whole.selecting(", ".join(items), columns, "select", passed=same)
 
 
-def by_spark(steps: Steps, relation: BySpark) -> Rows:
-    return Rows(reading.from_spark(steps.env, "spark", relation.frame), relation.columns)
+def by_spark(_: Steps, relation: BySpark) -> Rows:
+    return Rows(relation.step, relation.columns)
 
 
 # --- what only wraps the query --------------------------------------------------------------------------------------
@@ -56,7 +59,7 @@ def by_spark(steps: Steps, relation: BySpark) -> Rows:
 
 def project(steps: Steps, relation: Project) -> Rows:
     rows, columns = steps.rows(relation.child), relation.columns
-    sides: list[tuple[str, Pipeline]] = []
+    sides: list[tuple[str, StreamNode]] = []
     x = steps.expressions(sides)
     texts, passed = [], {}
     for name, item in relation.items.items():
@@ -81,7 +84,7 @@ def filtered(steps: Steps, relation: Filter) -> Rows:
 
 def where(steps: Steps, rows: Rows, conditions: tuple[Expr, ...]) -> Rows:
     """The rows for which all conditions hold."""
-    sides: list[tuple[str, Pipeline]] = []
+    sides: list[tuple[str, StreamNode]] = []
     tail = f"WHERE {all_of(conditions, steps.expressions(sides))}"
     selective = any(one.cls != "IsNotNull" for one in conditions)
     raising = any_raises(conditions)
@@ -107,10 +110,13 @@ def sort(steps: Steps, relation: Sort) -> Rows:
     ]
     for child, _, _ in by:
         checked(child.type)
-    plain = all(child.cls == "AttributeReference" and first == ascending for child, ascending, first in by)
+    plain = all(
+        child.cls == "AttributeReference" and first == ascending and can_order(arrow_type(child.type))
+        for child, ascending, first in by
+    )
     if plain and len({child.id for child, _, _ in by}) == len(by):
-        pairs = [(child.id, ascending) for child, ascending, _ in by]
-        return Rows(ordering.sort(rows.step(), pairs, True), rows.columns)
+        order = Order(tuple(OrderColumn(child.id, ascending) for child, ascending, _ in by), split_equal=True)
+        return Rows(nodes.sort(rows.step(), order), rows.columns)
     text = order_text(relation.order)
     return by_keys([rows.step()], [()], f"SELECT * FROM input0 ORDER BY {text}", rows.columns, "sql(sort)", None)
 
@@ -119,7 +125,7 @@ def limit(steps: Steps, relation: Limit) -> Rows:
     """In each subtask first, as many as are needed of it, then in one."""
     rows, most, skipped = steps.rows(relation.child), relation.most, relation.skipped
     if not relation.order and not skipped and most is not None:
-        return Rows(ordering.limit(rows.step(), most), rows.columns)
+        return Rows(nodes.limit(StreamEdge(rows.step()), most), rows.columns)
     cut = [f"LIMIT {most}"] if most is not None else []
     cut += [f"OFFSET {skipped}"] if skipped else []
     if relation.order:
@@ -159,4 +165,4 @@ def _with_keys(steps: Steps, rows: Rows, parts: tuple[Expr, ...]) -> tuple[Rows,
 
 
 def union(steps: Steps, relation: Union) -> Rows:
-    return Rows(union_of([steps.rows(branch).step() for branch in relation.branches]), relation.columns)
+    return Rows(nodes.union([StreamEdge(steps.rows(one).step()) for one in relation.branches]), relation.columns)

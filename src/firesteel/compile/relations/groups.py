@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
 from firesteel.engine.convert import carrier
 from firesteel.engine.files import by_place
@@ -22,9 +21,9 @@ from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.operators.groups import AddCounts, CountValues, PartialRows, SqlGroups
 
 
-def stream_of(pipeline: Pipeline, reads: Sequence[str], kind: str) -> Stream:
+def stream_of(node: StreamNode, reads: Sequence[str], kind: str) -> Stream:
     """These columns of the rows of a step, by their places. Raises UsageError for types that the engine does not take."""
-    schema = narrowed(pipeline.schema, reads)
+    schema = narrowed(node.schema, reads)
     for field in schema:
         try:
             carrier(field.type)
@@ -33,7 +32,7 @@ def stream_of(pipeline: Pipeline, reads: Sequence[str], kind: str) -> Stream:
                 f"{kind} does not work on column '{field.name}' of type {field.type}.", hint="Cast the column before."
             ) from None
     kinds = [type_of(carrier(field.type)) for field in schema]
-    return Stream(dict(zip(by_place(schema), kinds, strict=True)), pipeline)
+    return Stream(dict(zip(by_place(schema), kinds, strict=True)), StreamEdge(node))
 
 
 def narrowed(schema: pa.Schema, reads: Sequence[str]) -> pa.Schema:
@@ -46,7 +45,7 @@ def key_fields(schema: pa.Schema, keys: Sequence[str]) -> list[pa.Field]:
 
 
 def groups(  # noqa: PLR0917
-    pipeline: Pipeline,
+    rows: StreamNode,
     relation: Aggregate,
     keys: tuple[str, ...],
     reads: Sequence[str],
@@ -55,11 +54,11 @@ def groups(  # noqa: PLR0917
     made: Mapping[str, tuple[str, ...]],
     by_order: tuple[str, ...],
     place: str,
-) -> Pipeline:
+) -> StreamNode:
     """``relation``: on :func:`stream_of` these ``reads``; ``keys``: the names of its groups; ``made``, ``by_order``: as of
     :class:`KeyedStep`."""
     texts = texts_of(relation)
-    schema = narrowed(pipeline.schema, reads)
+    schema = narrowed(rows.schema, reads)
     hidden = {name: f"__{name}" for name in texts.kinds}
     while set(hidden.values()) & set(keys):
         hidden = {name: f"_{shown}" for name, shown in hidden.items()}
@@ -78,24 +77,24 @@ def groups(  # noqa: PLR0917
         two = CountValues(count, divided_by=values, group_keys=keys), AddCounts(add)
         final = replace(final, in_two=two)
     direct = SqlGroups(SqlOfKeys(kind, texts.whole, (keys,), (schema,), out))
-    return _keyed(pipeline, keys, combiner, KeyedStep(final, direct, (keys,), keys, made, by_order), place)
+    return _keyed(rows, keys, combiner, KeyedStep(final, direct, (keys,), keys, made, by_order), place)
 
 
-def distinct(pipeline: Pipeline, keys: tuple[str, ...], kind: str, place: str) -> Pipeline:
+def distinct(rows: StreamNode, keys: tuple[str, ...], kind: str, place: str) -> StreamNode:
     """One row of those that agree in ``keys``: the first one in the order of the other columns."""
-    stream = stream_of(pipeline, pipeline.names, kind)
-    places = [pipeline.names.index(key) for key in keys]
-    plain = [field.with_type(plain_type(field.type)) for field in pipeline.schema]
+    stream = stream_of(rows, rows.schema.names, kind)
+    places = [rows.schema.names.index(key) for key in keys]
+    plain = [field.with_type(plain_type(field.type)) for field in rows.schema]
     out = pa.schema(plain)
     text, single = one_per_key(stream, places, "input"), "SELECT * FROM input"
-    combiner = PartialRows(SqlFragment(f"partial {kind}", text, pipeline.schema, out), single, keys)
+    combiner = PartialRows(SqlFragment(f"partial {kind}", text, rows.schema, out), single, keys)
     text = one_per_key(stream, places, "input0")
-    both = (SqlOfKeys(kind, text, (keys,), (schema,), out) for schema in (out, pipeline.schema))
+    both = (SqlOfKeys(kind, text, (keys,), (schema,), out) for schema in (out, rows.schema))
     final, direct = map(SqlGroups, both)
-    return _keyed(pipeline, keys, combiner, KeyedStep(final, direct, (keys,), keys), place)
+    return _keyed(rows, keys, combiner, KeyedStep(final, direct, (keys,), keys), place)
 
 
-def set_operation(sides: Sequence[Pipeline], kind: str, schema: pa.Schema, place: str) -> Pipeline:
+def set_operation(sides: Sequence[StreamNode], kind: str, schema: pa.Schema, place: str) -> StreamNode:
     """Of two inputs: ``subtract``, ``except_all``, ``intersect`` or ``intersect_all``. Equal rows travel as one row with their number."""
     stream = stream_of(sides[0], schema.names, kind)
     keys, number = tuple(schema.names), "rows"
@@ -111,18 +110,18 @@ def set_operation(sides: Sequence[Pipeline], kind: str, schema: pa.Schema, place
     final = SqlGroups(SqlOfKeys(kind, texts[0], (keys, keys), (counted, counted), out, names=names))
     direct = SqlGroups(SqlOfKeys(kind, texts[1], (keys, keys), tuple(one.schema for one in sides), out))
     edges = tuple(
-        StreamEdge(one.node, ShipStrategy.HASH, keys, combiner, counted)
+        StreamEdge(one, ShipStrategy.HASH, keys, combiner, counted)
         for one, combiner in zip(sides, combiners, strict=True)
     )
     work = KeyedStep(final, direct, (keys, keys), keys)
-    return sides[0].at(StreamNode(kind, work, out, edges, place=place))
+    return StreamNode(kind, work, out, edges, place=place)
 
 
-def side_by_side(left: Pipeline, right: Pipeline, keys: tuple[str, ...], place: str) -> Pipeline:
+def side_by_side(left: StreamNode, right: StreamNode, keys: tuple[str, ...], place: str) -> StreamNode:
     """The columns of both, which have one row for each of the same keys. Without keys: one row each."""
     rest = [field for field in right.schema if field.name not in keys]
     out = pa.schema([*left.schema, *rest])
-    sides = [dict(zip(one.names, by_place(one.schema), strict=True)) for one in (left, right)]
+    sides = [dict(zip(one.schema.names, by_place(one.schema), strict=True)) for one in (left, right)]
     equal = " AND ".join(f"l.{sides[0][key]} IS NOT DISTINCT FROM r.{sides[1][key]}" for key in keys) or "true"
     differ = (
         "A step groups its rows twice, by Spark''s aggregates or of another kind, and found other groups the second time. "
@@ -135,15 +134,15 @@ def side_by_side(left: Pipeline, right: Pipeline, keys: tuple[str, ...], place: 
     text = f"SELECT {', '.join(items)} FROM {rows[0]} AS l FULL JOIN {rows[1]} AS r ON {equal}"
     operator = SqlGroups(SqlOfKeys("aggregate", text, (keys, keys), (left.schema, right.schema), out))
     ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
-    edges = tuple(StreamEdge(one.node, ship, keys) for one in (left, right))
+    edges = tuple(StreamEdge(one, ship, keys) for one in (left, right))
     work = KeyedStep(operator, operator, (keys, keys), keys or None)
-    return left.at(StreamNode("aggregate", work, out, edges, place=place))
+    return StreamNode("aggregate", work, out, edges, place=place)
 
 
-def _keyed(pipeline: Pipeline, keys: tuple[str, ...], combiner: PartialRows, work: KeyedStep, place: str) -> Pipeline:
+def _keyed(rows: StreamNode, keys: tuple[str, ...], combiner: PartialRows, work: KeyedStep, place: str) -> StreamNode:
     ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
     reads = tuple(combiner.reads.names)
-    edge = StreamEdge(pipeline.node, ship, keys, combiner, combiner.schema, reads=reads)
+    edge = StreamEdge(rows, ship, keys, combiner, combiner.schema, reads=reads)
     out = work.operator
     assert isinstance(out, SqlGroups)
-    return pipeline.at(StreamNode(out.name, work, out.schema, (edge,), place=place))
+    return StreamNode(out.name, work, out.schema, (edge,), place=place)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firesteel.api.steps import keyed
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile import nodes
+from firesteel.compile.relations.relational import where
+from firesteel.compile.relations.rows import Rows, by_keys
+from firesteel.compile.stream_graph import StreamEdge, StreamNode
+from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import Join
 from firesteel.plan.types import FLOATS, checked
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.relations import join_condition, join_text
-from firesteel.sql.steps.relational import where
-from firesteel.sql.steps.rows import Rows, by_keys
 
 if TYPE_CHECKING:
-    from firesteel.sql.steps.steps import Steps
+    from firesteel.compile.relations.steps import Steps
 
 
 def join(steps: Steps, relation: Join) -> Rows:
@@ -60,11 +61,11 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
     else:
         right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=how != "inner")
     kinds = {**left.columns, **right.columns}
-    a, b = keyed.key_by(left.step(), left_keys), keyed.key_by(right.step(), right_keys)
-    joined = keyed.join_of(a, b, how, "_right", None, "")
+    hashed = StreamEdge(left.step(), ShipStrategy.HASH, left_keys)
+    joined = nodes.join(hashed, StreamEdge(right.step(), ShipStrategy.HASH, right_keys), how)
     # of an inner join a key of the right side is the left one's
     copies = dict(zip(right_keys, left_keys, strict=True)) if how == "inner" else {}
-    columns = {name: kinds[name] for name in joined.names}
+    columns = {name: kinds[name] for name in joined.schema.names}
     rows = Rows(joined, columns)
     if list(wanted) != list(columns):
         items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
@@ -94,7 +95,7 @@ def _nested(steps: Steps, relation: Join) -> Rows:
         return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
     if how == "right":
         how, left, right = "left", right, left
-    sides: list[tuple[str, Pipeline]] = []
+    sides: list[tuple[str, StreamNode]] = []
     text = join_condition(relation, steps.expressions(sides))
     name = steps.names.new("side")
     sides.append((name, right.step()))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from firesteel.compile.relations.rows import Rows
 from firesteel.plan.raising import any_raises, may_raise
 from firesteel.plan.relation import Generate
 from firesteel.render.relations import copies_text, generate_text
-from firesteel.sql.steps.rows import Rows
 
 if TYPE_CHECKING:
-    from firesteel.sql.steps.steps import Steps
+    from firesteel.compile.relations.steps import Steps
 
 
 def generate(steps: Steps, relation: Generate) -> Rows:

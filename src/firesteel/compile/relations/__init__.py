@@ -1,0 +1,1 @@
+"""Relations as steps: begin with ``steps``. Groups of the step API are made here, too (``groups``)."""

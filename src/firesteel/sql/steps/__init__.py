@@ -1,1 +1,0 @@
-"""Relations as steps: begin with ``steps``."""
