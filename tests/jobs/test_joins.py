@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.jobs.what_if import what_if
 from firesteel.journal.file import read
+from firesteel.simulation.what_if import what_if
 from firesteel.scheduler.kernel.records import Decision
 from oracle import assert_same_rows, duckdb_answer
 

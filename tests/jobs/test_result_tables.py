@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from firesteel import ExecutionEnvironment, History
-from firesteel.api.jobs.what_if import compare
 from firesteel.errors import JobExecutionError
 from firesteel.journal.file import Journal, read
 from firesteel.report.tables import SCHEMAS
+from firesteel.simulation.what_if import compare
 
 
 def as_it_is(batches):

@@ -11,11 +11,11 @@ from tests.journal_samples import planned
 from tests.unit.parallelism.test_parallelism_decider import MIB, bounds, broadcast, forward, keyed
 from typer.testing import CliRunner
 
-from firesteel.api.jobs.what_if import compare, what_if
 from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
 from firesteel.report.explain import ranges_text
+from firesteel.simulation.what_if import compare, what_if
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import decide_vertex
 from firesteel.scheduler.parallelism.model import SlotBound

@@ -35,7 +35,7 @@ ALLOWED = {
     "report": {"report", "journal", "scheduler", "model", "options"},
     "monitoring": {"monitoring", "journal", "scheduler", "options"},
     "view": {"view", "report", "journal", "scheduler", "model", "options", "compile"},
-    "simulation": {"simulation", "scheduler", "model", "options", "compile", "journal"},
+    "simulation": {"simulation", "report", "scheduler", "model", "options", "compile", "journal"},
     "control": {"control", "scheduler", "model"},
     "streaming": {"api", "scheduler"},
     "api": {
@@ -48,7 +48,7 @@ ALLOWED = {
         "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model",
     },
     "sql": {"sql", "plan", "render", "compile", "connectors", "engine", "model", "task", "spark"},
-    "ui": {"ui", "api", "view", "report", "journal", "control", "scheduler", "model", "options"},
+    "ui": {"ui", "simulation", "view", "report", "journal", "control", "scheduler", "model", "options"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
@@ -163,6 +163,12 @@ def test_no_module_imports_itself_by_way_of_others():
         arrows[name] = imports(path)
     within = {name: {other for other in found if other in arrows} for name, found in arrows.items()}
     TopologicalSorter(within).prepare()  # raises CycleError, which names them
+
+
+def test_no_room_imports_itself_by_way_of_others():
+    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")} - {"__init__"}
+    found = {room: {room_of(name) for path in modules(room) for name in imports(path)} for room in rooms}
+    TopologicalSorter({room: others & rooms - {room} for room, others in found.items()}).prepare()
 
 
 def test_every_public_name_can_be_imported():

@@ -12,11 +12,11 @@ from tests.scheduler_kit import GraphBuilder, plane
 import firesteel
 from firesteel import ConsumedResult, UndecidedStep
 from firesteel.api.deciding import decide_request
-from firesteel.api.jobs.what_if import compare
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.option_functions import OptionFunctionError
 from firesteel.options import Options
+from firesteel.simulation.what_if import compare
 
 HASH, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
 seen: list[UndecidedStep] = []

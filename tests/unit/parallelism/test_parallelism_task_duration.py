@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 
-from firesteel.api.jobs.what_if import compare
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
+from firesteel.simulation.what_if import compare
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import Decision, JobPlanned
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex

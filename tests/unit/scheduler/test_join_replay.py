@@ -8,9 +8,9 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 from tests.unit.scheduler.test_adaptive_joins import EITHER, HASH, MIB, choices, end, finish, job, star, started
 
-from firesteel.api.jobs.what_if import compare, what_if
 from firesteel.errors import UsageError
 from firesteel.options import Options
+from firesteel.simulation.what_if import compare, what_if
 from firesteel.scheduler.joins.broadcast import JoinChoice, JoinSizes
 from firesteel.scheduler.joins.replay import JoinOptions, replay_joins
 from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord

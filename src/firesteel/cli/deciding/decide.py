@@ -52,9 +52,9 @@ def decide(
 
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
-    from firesteel.api.jobs.what_if import what_if
     from firesteel.report.scripts import not_a_script
     from firesteel.report.streams import is_stream
+    from firesteel.simulation.what_if import what_if
 
     if is_stream(records):
         raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from firesteel.api.jobs import what_if as again
 from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
 from firesteel.options.jobs import DECIDER_OPTIONS
+from firesteel.simulation import what_if as again
 from firesteel.ui.folds.fold import JobFold
 from firesteel.ui.views.comparing import Outcome, WhatIf, WhatIfJoin, WhatIfVertex
 from firesteel.ui.views.options import option_of
