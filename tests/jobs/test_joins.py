@@ -13,8 +13,8 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.journal.file import read
-from firesteel.simulation.what_if import what_if
 from firesteel.scheduler.kernel.records import Decision
+from firesteel.simulation.what_if import what_if
 from oracle import assert_same_rows, duckdb_answer
 
 KINDS = {

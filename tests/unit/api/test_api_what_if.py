@@ -15,10 +15,10 @@ from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
 from firesteel.report.explain import ranges_text
-from firesteel.simulation.what_if import compare, what_if
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import decide_vertex
 from firesteel.scheduler.parallelism.model import SlotBound
+from firesteel.simulation.what_if import compare, what_if
 
 
 def decided(vertex, inputs, limits, name="count"):

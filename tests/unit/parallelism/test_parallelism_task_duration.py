@@ -10,13 +10,13 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
-from firesteel.simulation.what_if import compare
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import Decision, JobPlanned
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
 from firesteel.scheduler.parallelism.asked import bounds_asked
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.scheduler.parallelism.vertex_decider import Decider
+from firesteel.simulation.what_if import compare
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -10,11 +10,11 @@ from tests.unit.scheduler.test_adaptive_joins import EITHER, HASH, MIB, choices,
 
 from firesteel.errors import UsageError
 from firesteel.options import Options
-from firesteel.simulation.what_if import compare, what_if
 from firesteel.scheduler.joins.broadcast import JoinChoice, JoinSizes
 from firesteel.scheduler.joins.replay import JoinOptions, replay_joins
 from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord
 from firesteel.scheduler.topology.planned import planned
+from firesteel.simulation.what_if import compare, what_if
 
 AS_IT_WAS = JoinOptions()
 SIZES = JoinSizes("left", 1, MIB, 1000, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
