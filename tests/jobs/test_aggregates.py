@@ -176,7 +176,6 @@ LISTS = [[1, 2], None, [], [None], [3]]
 KINDS = {
     "list": pa.list_(pa.int64()),
     "large_list": pa.large_list(pa.int64()),
-    "list_view": pa.list_view(pa.int64()),
     "fixed": pa.list_(pa.int64(), 2),
 }
 

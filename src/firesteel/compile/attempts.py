@@ -13,7 +13,7 @@ from firesteel.compile.plan import PlannedStep
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SinkStep, SourceStep
 from firesteel.compile.vertices import Vertex
 from firesteel.model.job_graph import SourceInfo
-from firesteel.task.operators.relational import Limit, TopK
+from firesteel.task.operators.relational import Limit
 from firesteel.task.operators.sampling import Sample
 from firesteel.task.services.map_async import MapAsync
 
@@ -74,7 +74,7 @@ def _other_rows(step: PlannedStep) -> Iterator[str]:
 def _cut_by_order(vertex: Vertex) -> str:
     """The reason why attempts may give other rows: an operator behind an exchange depends on the order of rows; else empty."""
     behind = list(vertex.operators) if vertex.gates else []
-    cut = next((operator for operator in behind if isinstance(operator, Limit | TopK | Sample)), None)
+    cut = next((operator for operator in behind if isinstance(operator, Limit | Sample)), None)
     if isinstance(cut, Sample):
         return f"{cut.name} draws rows in the order in which they come"
     return "" if cut is None else f"{cut.name} takes the first rows to come"

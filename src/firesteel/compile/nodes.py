@@ -23,8 +23,9 @@ from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.order import Order
 from firesteel.task.expressions import column
 from firesteel.task.operators.join import HashJoin, build_sides, join_kind, join_schema
-from firesteel.task.operators.relational import Limit, Project, TopK
+from firesteel.task.operators.relational import Limit, Project
 from firesteel.task.operators.sort import Sort
+from firesteel.task.program import Operator
 
 
 def unchanged(schema: pa.Schema) -> dict[str, str]:
@@ -79,7 +80,7 @@ def limit(rows: StreamEdge, n: int, place: str = "") -> StreamNode:
     return in_two(rows, f"limit({n})", lambda name: Limit(name, n), place)
 
 
-def in_two(rows: StreamEdge, kind: str, operator: Callable[[str], Limit | TopK], place: str) -> StreamNode:
+def in_two(rows: StreamEdge, kind: str, operator: Callable[[str], Operator], place: str) -> StreamNode:
     """In every subtask first, then in one subtask on the rows that these passed on."""
     passed, schema, local = unchanged(rows.schema), rows.schema, f"local {kind}"
     first = StreamNode(local, ChainedStep(operator(local), passed), schema, (rows,), place=place)

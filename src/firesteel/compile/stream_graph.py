@@ -107,9 +107,11 @@ class KeyedStep:
     keys: tuple[tuple[str, ...], ...]
     kept: tuple[str, ...] | None = None
     made: Mapping[str, tuple[str, ...]] | None = None
-    """For groups: the columns that each output column after the keys is made of; None: not known."""
+    """For groups and windows: the columns that each output column after the keys, or after those of the input, is made of; None: not known."""
     by_order: tuple[str, ...] = ()
     """Output columns that may be others where the same rows come in another order."""
+    ordered_by: tuple[str, ...] = ()
+    """For windows: the columns of their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

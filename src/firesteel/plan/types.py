@@ -114,7 +114,12 @@ def type_of(kind: pa.DataType) -> Any:
     """The type of a column of Arrow's; ``{"type": "arrow", "arrow": kind}`` where Spark has none."""
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         return f"decimal({kind.precision},{kind.scale})"
-    return _SPARKS.get(kind) or {"type": "arrow", "arrow": kind}
+    return _SPARKS.get(kind) or handed_on(kind)
+
+
+def handed_on(kind: pa.DataType) -> Any:
+    """A type of Arrow's for values that are never computed with."""
+    return {"type": "arrow", "arrow": kind}
 
 
 def arrows(kind: Any) -> pa.DataType | None:

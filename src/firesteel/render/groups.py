@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from firesteel.plan.relation import Aggregate, Stream
+from firesteel.plan.relation import Aggregate, Stream, Window
+from firesteel.render import states
 from firesteel.render.expressions.translator import Expressions
+from firesteel.render.expressions.windows import function_text, over_text
 from firesteel.render.states import State, Values, key_text, place_text, state_of
 
 
@@ -67,6 +69,22 @@ def one_per_key(relation: Stream, keys: Sequence[int], rows: str) -> str:
     place = place_text((name, True) for name in rest)
     picked = f"SELECT {named}, arg_min_null({{{row}}}, {place}) AS r FROM {rows} GROUP BY {by}"
     return f"SELECT {', '.join(name if name in texts else f'r.{name}' for name, _ in columns)} FROM ({picked}) AS g"
+
+
+def windowed(relation: Window, rows: str) -> str:
+    """The rows, and behind their columns those of the window."""
+    x, found, items = Expressions(), ["*"], list(relation.child.columns)
+    keys = tuple(key_text(x.text(one), one.type) for one in relation.keys)
+    for name, item in relation.items.items():
+        call, made = item["windowFunction"], "{0}"
+        if call.get("aggregateFunction") is None or call["aggregateFunction"].cls in ("First", "Last"):
+            text = function_text(item, keys)
+        else:
+            text, made = states.windowed(call, x)
+            text = f"{text} {over_text(item, keys)}"
+        found.append(f"{text} AS {name}")
+        items.append(made.format(name))
+    return f"SELECT {', '.join(items)} FROM (SELECT {', '.join(found)} FROM {rows}) AS w"
 
 
 KEPT = {

@@ -14,7 +14,7 @@ from firesteel.plan.relation import (
     Names,
     Scan,
 )
-from firesteel.plan.types import FLOATS, checked, engine_type
+from firesteel.plan.types import FLOATS, arrows, checked, engine_type
 from firesteel.render.expressions.generators import lists as lists_of
 from firesteel.render.expressions.nested.fitting import fitted
 from firesteel.render.expressions.texts import undivided
@@ -75,10 +75,11 @@ def generate_text(relation: Generate, names: Names) -> tuple[dict[str, str], str
     values = [f"struct_extract_at({first}, {i + 1})" for i in range(len(output))] if fields else list(lists)
     if len(values) != len(output):
         raise Unsupported(f"{relation.generator.cls} of other columns is not taken over")
-    one = f"CASE WHEN len({first}) > 0 THEN {{}} ELSE [NULL] END" if relation.outer else "{}"
+    one = f"CASE WHEN len({first}) > 0 THEN {{}}[:] ELSE [NULL] END" if relation.outer else "{}"
     walked = [f"unnest({one.format(name)}) AS {name}" for name in lists]
-    items = [
-        f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
+    items = [  # values of Arrow's own types are only handed on
+        f"{v if arrows(kind) else f'CAST({v} AS {engine_type(kind)})'} AS {name}"
+        for v, (name, kind) in zip(values, output.items(), strict=True)
     ]
     return lists, ", ".join([*relation.kept, *walked]), ", ".join([*relation.kept, *items])
 

@@ -93,21 +93,37 @@ def _count(function: Expr, x: Expressions, where: str | None) -> State:
 
 
 def _sum(function: Expr, x: Expressions, where: str | None) -> State:
-    column, kind = function["child"], arrow_type(function.type)
-    text = _if(where, x.text(column))
+    name, total = _total(function)
+    text = f"CAST({_if(where, x.text(function['child']))} AS {name})"
+    merged = total.replace("{0}", "sum({0})")
+    return State((arrow_type(function.type),), (merged.format(text),), (text,), (merged,))
+
+
+def _total(function: Expr) -> tuple[str, str]:
+    """The type of what is added up, and what is made of the sum ``{0}``."""
+    kind = arrow_type(function.type)
     if _t.is_floating(kind):
-        text, total = f"CAST({text} AS DOUBLE)", "sum({0})"
-    elif _t.is_decimal(kind):
+        return "DOUBLE", "{0}"
+    if _t.is_decimal(kind):
         decimal = f"DECIMAL({kind.precision},{kind.scale})"
-        text, total = f"CAST({text} AS {decimal})", f"CAST(sum({{0}}) AS {decimal})"
-    else:
-        name = "UBIGINT" if _t.is_uint64(kind) else "BIGINT"
-        low, high = (0, 2**64 - 1) if _t.is_uint64(kind) else (-(2**63), 2**63 - 1)
-        said = literal(f"A sum of column '{function['said']}' does not fit {kind}", "string")
-        fits = f"sum({{0}}) BETWEEN {low} AND {high}"
-        total = f"CASE WHEN {fits} THEN CAST(sum({{0}}) AS {name}) WHEN sum({{0}}) IS NOT NULL THEN CAST(error({_braced(said)}) AS {name}) END"
-        text = f"CAST({text} AS {name})"
-    return State((kind,), (total.format(text),), (text,), (total,))
+        return decimal, f"CAST({{0}} AS {decimal})"
+    name, low, high = ("UBIGINT", 0, 2**64 - 1) if _t.is_uint64(kind) else ("BIGINT", -(2**63), 2**63 - 1)
+    said = literal(f"A sum of column '{function['said']}' does not fit {kind}", "string")
+    error = f"CAST(error({_braced(said)}) AS {name})"
+    fits = f"{{0}} BETWEEN {low} AND {high}"
+    return name, f"CASE WHEN {fits} THEN CAST({{0}} AS {name}) WHEN {{0}} IS NOT NULL THEN {error} END"
+
+
+def windowed(call: Expr, x: Expressions) -> tuple[str, str]:
+    """A sum, mean, count, least or largest value as the engine's function of a window, and what is made of its value ``{0}``."""
+    function = call["aggregateFunction"]
+    (text,) = x.texts(function["children"])
+    if function.cls == "Sum":
+        name, total = _total(function)
+        return f"sum(CAST({text} AS {name}))", total
+    if function.cls == "Average":
+        return f"avg(CAST({text} AS DOUBLE))", "{0}"
+    return f"{function.cls.lower()}({text})", "{0}"
 
 
 def _braced(text: str) -> str:

@@ -17,7 +17,7 @@ from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
 from firesteel.api.steps.rows.errors import OnErrorWords, on_group_error
 from firesteel.api.steps.spark_columns import plain_names
-from firesteel.api.steps.window import window_operator
+from firesteel.api.steps.window import windowed
 from firesteel.compile import nodes
 from firesteel.compile.relations import groups
 from firesteel.compile.rewrites.push_down import narrowest
@@ -25,7 +25,6 @@ from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.plan.expr import column as plan_column
 from firesteel.plan.relation import Aggregate
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
@@ -137,7 +136,7 @@ def _groups(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, 
     rows, kind = pipeline.schema, _kind_of(aggs)
     reads = _reads(rows, keys, aggs)
     stream = groups.stream_of(pipeline.node, reads, kind)
-    columns = {name: plan_column(id, stream.kinds[id]) for name, id in zip(reads, stream.kinds, strict=True)}
+    columns = groups.columns_of(stream, reads)
     items = {f"k{n}": columns[key] for n, key in enumerate(keys)}
     items |= {f"a{n}": call_of(agg, rows, columns) for n, agg in enumerate(aggs)}
     relation = Aggregate(stream, tuple(columns[key] for key in keys), items)
@@ -191,9 +190,7 @@ def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
 def window(keyed: Keyed, functions: Mapping[str, Any], order_by: Any) -> Pipeline:
     with step_at("window") as place:
         keyed.pipeline.refuse_sides("window")
-        made = window_operator(keyed.schema, keyed.keys, functions, order_by)
-        work = KeyedStep(made, made, (keyed.keys,), keyed.keys)
-        return keyed.pipeline.at(StreamNode(made.name, work, made.schema, (keyed.edge(),), place=place))
+        return windowed(keyed.pipeline, keyed.keys, functions, order_by, place)
 
 
 def apply_in_arrow(keyed: Keyed, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:

@@ -13,13 +13,17 @@ from firesteel.api.steps.common import require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
 from firesteel.compile import nodes
+from firesteel.compile.relations import groups
 from firesteel.compile.stream_graph import ChainedStep
+from firesteel.engine.convert import opaque
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice, plural
 from firesteel.model.order import Order, OrderColumn
+from firesteel.plan import relation as plan
 from firesteel.results.order.ordering import can_order
 from firesteel.task.expressions import plain_column
-from firesteel.task.operators.relational import TopK, as_expression, check_columns, order_type
+from firesteel.task.operators.fragments import SqlFragment
+from firesteel.task.operators.relational import as_expression, check_columns, order_type
 from firesteel.task.passing import Passing
 
 Column = str | tuple[str, bool] | pc.Expression
@@ -58,13 +62,28 @@ def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -
         names = [name for name, _ in keys]
         if not names:
             raise UsageError("top_k wants the columns to order by.", hint='Write top_k(10, "n").')
-        check_columns(pipeline.schema, names, "top_k")
-        for name in names:
-            if order_type(pipeline.schema.field(name).type) is None:
-                raise UsageError(f"top_k cannot order by '{name}': it is {pipeline.schema.field(name).type}.")
+        check_order(pipeline.schema, names, "top_k")
         kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
         pipeline.refuse_sides(kind)
-        return pipeline.at(nodes.in_two(pipeline.edge(), kind, lambda name: TopK(name, n, keys), place))
+        schema = pipeline.schema
+        stream = groups.stream_of(pipeline.node, schema.names, "top_k", opaque)
+        known = groups.columns_of(stream, schema.names)
+        order = [groups.sort_order(known[name], up, nulls_first=False) for name, up in keys]
+        text = groups.text_of(plan.Limit(stream, n, 0, (*order, groups.ties(known.values()))))
+
+        def best(name: str) -> SqlFragment:
+            return SqlFragment(name, text, schema, schema, raises=False, computes=False)
+
+        return pipeline.at(nodes.in_two(pipeline.edge(), kind, best, place))
+
+
+def check_order(schema: pa.Schema, names: Sequence[str], step: str) -> None:
+    """Raises UsageError for columns that are not there or have no order."""
+    check_columns(schema, names, step)
+    for name in names:
+        kind = order_type(schema.field(name).type)
+        if kind is None or pa.types.is_decimal256(kind):
+            raise UsageError(f"{step} cannot order by '{name}': it is {schema.field(name).type}.")
 
 
 def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, step: str) -> tuple[OrderColumn, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -10,11 +11,16 @@ import pyarrow as pa
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import plain_names
+from firesteel.compile.relations import groups
 from firesteel.compile.stream_graph import ChainedStep
+from firesteel.engine.convert import opaque
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of, named_twice
-from firesteel.task.operators.relational import check_columns
-from firesteel.task.operators.reshaping import Explode, Unpivot, element_types
+from firesteel.plan.expr import Expr
+from firesteel.plan.relation import Generate
+from firesteel.plan.types import handed_on
+from firesteel.task.operators.fragments import RowsOfRow
+from firesteel.task.operators.relational import Expand, check_columns
 
 
 def explode(pipeline: Pipeline, column: Any, into: Any, *, position: bool, outer: bool) -> Pipeline:
@@ -36,9 +42,30 @@ def explode(pipeline: Pipeline, column: Any, into: Any, *, position: bool, outer
         fields += [pa.field("pos", pa.int32())] * position
         fields += [pa.field(n, type_) for n, type_ in zip(names, types, strict=True)]
         made = _schema_of(step, fields)
-        kind = f"{step}({name})"
+        stream = groups.stream_of(pipeline.node, schema.names, step, opaque)
+        columns = groups.columns_of(stream, schema.names)
+        inner = [handed_on(opaque(type_)) for type_ in types]
+        of = {"type": "array", "elementType": inner[0]}
+        if len(inner) == 2:
+            of = {"type": "map", "keyType": inner[0], "valueType": inner[1]}
         passed = {n: n for n in schema.names if n != name}
-        return pipeline.then(kind, ChainedStep(Explode(kind, name, position, outer, made), passed), made, place)
+        output = {f"o{place}": kind for place, kind in enumerate([*["integer"] * position, *inner])}
+        generator = Expr("PosExplode" if position else "Explode", {"child": replace(columns[name], type=of)})
+        relation = Generate(stream, generator, tuple(columns[n].id for n in passed), output, outer)
+        kind, text = f"{step}({name})", groups.text_of(relation)
+        operator = RowsOfRow(kind, text, schema, made, (), passed, selective=False, raises=False, computes=False)
+        return pipeline.then(kind, ChainedStep(operator, passed), made, place)
+
+
+def element_types(type_: pa.DataType) -> tuple[pa.DataType, ...] | None:
+    """The types of a list's elements, or of a map's keys and values; None for another type."""
+    types = pa.types
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return element_types(type_.value_type)
+    if types.is_map(type_):
+        return type_.key_type, type_.item_type
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return (type_.value_type,) if any(is_such(type_) for is_such in lists) else None
 
 
 def _element_names(step: str, column: str, into: Any, many: int) -> list[str]:
@@ -70,8 +97,8 @@ def unpivot(pipeline: Pipeline, ids: Any, values: Any, variable: str, value: str
         fields += [pa.field(variable, pa.string(), nullable=False), pa.field(value, types.pop())]
         made = _schema_of("unpivot", fields)
         kind = f"unpivot({first_of(named, 4)})"
-        work = ChainedStep(Unpivot(kind, tuple(kept), tuple(named), made), {name: name for name in kept})
-        return pipeline.then(kind, work, made, place)
+        expand = Expand(kind, tuple((*kept, (name,), name) for name in named), made)
+        return pipeline.then(kind, ChainedStep(expand, {name: name for name in kept}), made, place)
 
 
 def _names(schema: pa.Schema, given: Any) -> list[str]:

@@ -6,21 +6,45 @@ Frames are of rows, as SQL's ``ROWS BETWEEN``, never of equal values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
 
+from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
 from firesteel.api.steps.common import require_count
+from firesteel.api.steps.ordering import check_order
+from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import is_spark_column, ordering
+from firesteel.compile.relations import groups
+from firesteel.engine.convert import conformed, opaque
 from firesteel.errors import UsageError
-from firesteel.task.operators.relational import check_columns, order_type
-from firesteel.task.operators.window import WindowFunction, WindowFunctions
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.relation import Window
+from firesteel.plan.types import type_of
+from firesteel.task.functions.rows import fits
+from firesteel.task.operators.relational import check_columns
 
 __all__ = [
     "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum", "dense_rank", "first",
     "lag", "last", "lead", "ntile", "rank", "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum",
     "row_number",
 ]  # fmt: skip
+
+_NUMBERS = {"row_number": "RowNumber", "rank": "Rank", "dense_rank": "DenseRank", "ntile": "NTile"}
+_NEIGHBOURS = {"lag": "Lag", "lead": "Lead"}
+_ENDS = {"first": "First", "last": "Last"}
+"""By kind the class of the expression. All others are aggregates."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFunction:
+    """``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame (None: all from the group's first row on)."""
+
+    kind: str
+    column: str | None = None
+    n: int | None = None
+    default: Any = None
 
 
 def row_number() -> WindowFunction:
@@ -120,25 +144,103 @@ def _rolling(kind: str, column: str, rows: int) -> WindowFunction:
 # --- for KeyedStream.window -----------------------------------------------------------------------------------------
 
 
-def window_operator(
-    schema: pa.Schema, keys: tuple[str, ...], functions: Mapping[str, Any], order_by: Any
-) -> WindowFunctions:
-    """The operator with its output schema. Raises UsageError for whatever does not fit."""
+def windowed(
+    pipeline: Pipeline, keys: tuple[str, ...], functions: Mapping[str, Any], order_by: Any, place: str
+) -> Pipeline:
+    """The rows with a column more for each function. Raises UsageError for whatever does not fit."""
     if not functions:
         raise UsageError("window has no column to make.", hint="Write window(order_by=..., n=window.row_number()).")
-    fields = list(schema)
-    for output, function in functions.items():
-        if not isinstance(function, WindowFunction):
-            raise UsageError(
-                f"{output}={function!r} is not a window function.",
-                hint='Write, for example, window.row_number() or window.lag("n"), after from firesteel import window.',
-            )
-        if output in schema.names:
-            raise UsageError(f"There is a column '{output}' already.", hint="Give the result another name.")
-        fields.append(pa.field(output, function.output_type(schema, output)))
+    schema = pipeline.schema
+    kinds = {output: _type(function, output, schema) for output, function in functions.items()}
     order = _order(schema, order_by)
-    name = f"window({', '.join(functions)})"
-    return WindowFunctions(name, keys, order, tuple(functions.items()), pa.schema(fields))
+    compared = [one.column for one in functions.values() if one.kind in ("sum", "mean", "min", "max")]
+    groups.stream_of(pipeline.node, compared, "window")
+    stream = groups.stream_of(pipeline.node, schema.names, "window", opaque)
+    columns = groups.columns_of(stream, schema.names)
+    by = [groups.sort_order(columns[name], ascending, nulls_first=ascending) for name, ascending in order]
+    items = {
+        f"w{n}": _expression(function, schema, columns, by, kind)
+        for n, (function, kind) in enumerate(zip(functions.values(), kinds.values(), strict=True))
+    }
+    relation = Window(stream, tuple(columns[key] for key in keys), items)
+    out = pa.schema([*schema, *(pa.field(output, kind) for output, kind in kinds.items())])
+    made = {output: () if one.column is None else (one.column,) for output, one in functions.items()}
+    kind = f"window({', '.join(functions)})"
+    alone = any(one.kind == "sum" or one.default is not None for one in functions.values())
+    try:
+        by = tuple(name for name, _ in order)
+        return pipeline.at(groups.window(pipeline.node, relation, keys, out, kind, alone, made, by, place))
+    except Unsupported as error:
+        raise UsageError(f"window cannot be computed: {error}.") from None
+
+
+def _type(function: Any, output: str, schema: pa.Schema) -> pa.DataType:
+    if not isinstance(function, WindowFunction):
+        raise UsageError(
+            f"{output}={function!r} is not a window function.",
+            hint='Write, for example, window.row_number() or window.lag("n"), after from firesteel import window.',
+        )
+    if output in schema.names:
+        raise UsageError(f"There is a column '{output}' already.", hint="Give the result another name.")
+    if function.kind in _NUMBERS:
+        return pa.int64()
+    check_columns(schema, [str(function.column)], function.kind)
+    type_ = schema.field(function.column).type
+    if function.kind not in _NEIGHBOURS and function.kind not in _ENDS:
+        return output_type(_aggregation(function), schema)
+    if function.default is not None and not fits(function.default, type_):
+        raise UsageError(
+            f"The default {function.default!r} of {function.kind} is not of type {type_}, the type of column '{function.column}'."
+        )
+    return type_
+
+
+def _aggregation(function: WindowFunction) -> Aggregation:
+    return Aggregation(function.kind, (str(function.column),), "")
+
+
+# --- as expressions of a plan ---------------------------------------------------------------------------------------
+
+
+def _expression(
+    function: WindowFunction, schema: pa.Schema, columns: Mapping[str, Expr], order: list[Expr], type_: pa.DataType
+) -> Expr:
+    kind, n, of = function.kind, _constant(function.n), columns.get(str(function.column))
+    first, last = Expr("UnboundedPreceding", {}), Expr("CurrentRow", {})
+    if kind in _NUMBERS:
+        made = Expr(_NUMBERS[kind], {"buckets": n})
+    elif kind in _NEIGHBOURS:
+        default = Expr("Literal", {"value": _written(function.default, type_)}, of and of.type)
+        made = Expr(
+            _NEIGHBOURS[kind], {"input": of, "inputOffset": n, "offset": n, "default": default, "ignoreNulls": False}
+        )
+    elif kind in _ENDS:
+        end = Expr(_ENDS[kind], {"child": of, "ignoreNulls": False})
+        made = Expr("AggregateExpression", {"aggregateFunction": end, "filter": None, "isDistinct": False})
+        last = Expr("UnboundedFollowing", {})
+    else:
+        made = call_of(_aggregation(function), schema, columns)
+        if function.n is not None:
+            first = _constant(1 - function.n) if function.n > 1 else last
+    frame = Expr("SpecifiedWindowFrame", {"frameType": Expr("RowFrame", {}), "lower": first, "upper": last})
+    by = order if kind in ("rank", "dense_rank") else [*order, groups.ties(columns.values())]
+    spec = Expr("WindowSpecDefinition", {"orderSpec": by, "frameSpecification": frame})
+    return Expr("WindowExpression", {"windowFunction": made, "windowSpec": spec}, type_of(opaque(type_)))
+
+
+def _constant(n: int | None) -> Expr:
+    return Expr("Literal", {"value": n}, "integer")
+
+
+def _written(value: Any, type_: pa.DataType) -> Any:
+    """A value as a literal of a plan has it."""
+    if value is None:
+        return None
+    kind = opaque(type_)
+    (one,) = conformed(pa.table([pa.array([value], type_)], ["c"]), pa.schema([("c", kind)])).column(0)
+    if pa.types.is_binary(kind):
+        return one.as_py().hex()
+    return one.as_py() if pa.types.is_boolean(kind) or pa.types.is_nested(kind) else one.cast(pa.string()).as_py()
 
 
 def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
@@ -157,8 +259,5 @@ def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
             )
     if not order:
         raise UsageError("window wants the columns to order by.", hint='Write window(order_by="t", ...).')
-    check_columns(schema, [name for name, _ in order], "window")
-    wrong = next((name for name, _ in order if order_type(schema.field(name).type) is None), None)
-    if wrong is not None:
-        raise UsageError(f"window cannot order by '{wrong}': it is {schema.field(wrong).type}.")
+    check_order(schema, [name for name, _ in order], "window")
     return tuple(order)

@@ -338,6 +338,7 @@ class DataStream(Ends):
         """The ``n`` rows with the largest values of these columns (``ascending``: smallest), in order; nulls last.
 
         NaN is greater than every number. A column may be given with its own direction: ``("name", True)`` is ascending.
+        Rows that tie come in an order that depends on their values only.
         """
         return DataStream(ordering.top_k(self._pipeline, n, columns, ascending))
 

@@ -17,8 +17,8 @@ from firesteel.api.steps.aggregates.pivot import Pivot, pivot
 from firesteel.api.steps.functions import reduce, with_broadcast
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.window import WindowFunction
 from firesteel.api.unknown_names import no_such_step_of_a_key
-from firesteel.task.operators.window import WindowFunction
 
 if TYPE_CHECKING:
     from firesteel.api.streams.data_stream import DataStream
@@ -92,7 +92,7 @@ class KeyedStream:
         ``window(order_by=["day", ("n", False)], place=window.rank(), before=window.lag("n"))``, the functions being those
         of ``firesteel.window``. ``order_by``: a column, ``(column, ascending)``, or a list of these. Nulls are the smallest
         values and NaN is the largest number, as Spark orders them. Equal rows come in an order that depends on their values
-        only. A key's rows must fit into the task's memory.
+        only.
         """
         return self._after(keyed.window(self._keyed, {**(functions or {}), **named}, order_by))
 

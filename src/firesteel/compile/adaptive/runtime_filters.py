@@ -18,14 +18,13 @@ from firesteel.task.operators.composed import FromGate, FromOperator, tree_of
 from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.operators.relational import Filter, Project
-from firesteel.task.operators.window import WindowFunctions
 from firesteel.task.program import KeyedHead, Operator, ResultOutput, SourceHead, VertexProgram
 
 _MATCHED = {"inner": (0, 1), "left": (1,), "right": (0,), "semi": (0, 1), "anti": (1,), "full": ()}
 """By kind of join the inputs whose rows without a match do not come out, nor change anything."""
 _HANDED_ON = {"inner": (0, 1), "left": (0,), "right": (1,), "semi": (0,), "anti": (0,), "full": ()}
 """By kind of join the inputs of which each row's columns come out with that row, and with it alone, if at all."""
-_KEEP_ROWS = (Project, MapRows, WindowFunctions)
+_KEEP_ROWS = (Project, MapRows)
 
 Found = Iterator[tuple[int, str]]
 """Source vertices and their columns."""

@@ -17,7 +17,7 @@ from firesteel.task.functions.group_functions import ApplyInPandas
 from firesteel.task.functions.instances import SetUp
 from firesteel.task.functions.row_errors import OnError
 from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
-from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
+from firesteel.task.operators.fragments import RowsOfRow, SqlFragment, SqlOfKeys
 from firesteel.task.operators.join import BroadcastJoin, HashJoin
 from firesteel.task.program import ResultOutput, SparkHead
 from firesteel.task.services.map_async import MapAsync
@@ -88,6 +88,7 @@ def _pickled(walk: Walk, value: PickledFunction) -> Any:
 
 _LIBRARIES: dict[type, str] = {
     SqlFragment: "duckdb",
+    RowsOfRow: "duckdb",
     SqlOfKeys: "duckdb",
     HashJoin: "duckdb",
     SparkFunctions: "pyspark",

@@ -27,7 +27,6 @@ from firesteel.task.operators.join import HashJoin, payload
 from firesteel.task.operators.ordered.asof_join import AsOfJoin
 from firesteel.task.operators.ordered.range_join import RangeJoin
 from firesteel.task.operators.ordered.whole_side import WholeSide
-from firesteel.task.operators.window import WindowFunctions
 
 Origins = frozenset[Origin]
 NOTHING: Origins = frozenset()
@@ -120,10 +119,10 @@ def _chained(work: ChainedStep, node: StreamNode, before: StepColumns) -> StepCo
     )
 
 
-def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> StepColumns:  # noqa: PLR0911
+def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> StepColumns:
     operator: Any = work.direct
     if work.made is not None:
-        return _aggregated(work.keys[0], work.made, inputs[0])
+        return _windowed(work, inputs[0]) if work.ordered_by else _aggregated(work.keys[0], work.made, inputs[0])
     match operator:
         case SqlGroups() if len(inputs) == 2:
             direct = {**inputs[1].direct, **inputs[0].direct}
@@ -136,8 +135,6 @@ def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> Step
             return StepColumns(before.direct, before.indirect | by)
         case HashJoin() | RangeJoin() | AsOfJoin():
             return _joined(operator, inputs)
-        case WindowFunctions():
-            return _windowed(operator, inputs[0])
         case _ if len(inputs) == 1:
             kept = dict(zip(work.kept or (), work.keys[0], strict=False))
             before = inputs[0]
@@ -186,14 +183,10 @@ def _compared(operator: Any) -> list[tuple[str, str]]:
             return []
 
 
-def _windowed(operator: WindowFunctions, before: StepColumns) -> StepColumns:
-    made = {
-        output: before.of([function.column] if function.column is not None else [], "TRANSFORMATION")
-        for output, function in operator.functions
-    }
-    direct = {**before.direct, **_known(made)}
-    by = [*operator.group_keys, *(name for name, _ in operator.order)]
-    return StepColumns(direct, before.indirect | before.deciding(by, "WINDOW"))
+def _windowed(work: KeyedStep, before: StepColumns) -> StepColumns:
+    made = {output: before.of(reads, "TRANSFORMATION") for output, reads in (work.made or {}).items()}
+    by = before.deciding([*work.keys[0], *work.ordered_by], "WINDOW")
+    return StepColumns({**before.direct, **_known(made)}, before.indirect | by)
 
 
 def _united(inputs: Sequence[StepColumns]) -> StepColumns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,27 +12,37 @@ from firesteel.engine.convert import carrier
 from firesteel.engine.files import by_place
 from firesteel.errors import EngineStop, UsageError
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.plan.relation import Aggregate, Stream
-from firesteel.plan.types import type_of
-from firesteel.render.groups import counted_rows, one_per_key, texts_of
+from firesteel.plan.expr import Expr, column
+from firesteel.plan.relation import Aggregate, Relation, Stream, Window
+from firesteel.plan.types import handed_on, type_of
+from firesteel.render.groups import counted_rows, one_per_key, texts_of, windowed
 from firesteel.render.groups import set_operation as set_operation_text
+from firesteel.render.query import Query
 from firesteel.task.operators.aggregation.aggregates.aggregate import plain_type
-from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
+from firesteel.task.operators.fragments import INPUT, SqlFragment, SqlOfKeys
 from firesteel.task.operators.groups import AddCounts, CountValues, PartialRows, SqlGroups
 
 
-def stream_of(node: StreamNode, reads: Sequence[str], kind: str) -> Stream:
-    """These columns of the rows of a step, by their places. Raises UsageError for types that the engine does not take."""
+def stream_of(
+    node: StreamNode, reads: Sequence[str], kind: str, to: Callable[[pa.DataType], pa.DataType] = carrier
+) -> Stream:
+    """These columns of the rows of a step, by their places. ``to``: the type in which the engine takes values of a type. Raises UsageError for
+    types that it does not take."""
     schema = narrowed(node.schema, reads)
     for field in schema:
         try:
-            carrier(field.type)
+            to(field.type)
         except EngineStop:
             raise UsageError(
                 f"{kind} does not work on column '{field.name}' of type {field.type}.", hint="Cast the column before."
             ) from None
-    kinds = [type_of(carrier(field.type)) for field in schema]
+    kinds = [type_of(to(field.type)) for field in schema]
     return Stream(dict(zip(by_place(schema), kinds, strict=True)), StreamEdge(node))
+
+
+def columns_of(stream: Stream, reads: Sequence[str]) -> dict[str, Expr]:
+    """The columns of :func:`stream_of` these ``reads``, by their names for users."""
+    return dict(zip(reads, map(column, stream.kinds, stream.kinds.values()), strict=True))
 
 
 def narrowed(schema: pa.Schema, reads: Sequence[str]) -> pa.Schema:
@@ -78,6 +88,43 @@ def groups(  # noqa: PLR0917
         final = replace(final, in_two=two)
     direct = SqlGroups(SqlOfKeys(kind, texts.whole, (keys,), (schema,), out))
     return _keyed(rows, keys, combiner, KeyedStep(final, direct, (keys,), keys, made, by_order), place)
+
+
+def sort_order(by: Expr, ascending: bool, nulls_first: bool) -> Expr:
+    direction, nulls = "Ascending" if ascending else "Descending", "NullsFirst" if nulls_first else "NullsLast"
+    return Expr("SortOrder", {"child": by, "direction": Expr(direction, {}), "nullOrdering": Expr(nulls, {})})
+
+
+def ties(columns: Iterable[Expr]) -> Expr:
+    """An order of rows that are equal in those before, by their values alone: of a hash."""
+    row = Expr("HashOfRow", {"children": list(columns)}, handed_on(pa.uint64()))
+    return sort_order(row, ascending=True, nulls_first=True)
+
+
+def text_of(relation: Relation) -> str:
+    """As of :class:`SqlFragment`. ``relation``: on :func:`stream_of` all columns."""
+    return Query(lambda leaf: INPUT).text(relation)
+
+
+def window(  # noqa: PLR0917
+    rows: StreamNode,
+    relation: Window,
+    keys: tuple[str, ...],
+    out: pa.Schema,
+    kind: str,
+    alone: bool,
+    made: Mapping[str, tuple[str, ...]],
+    ordered_by: tuple[str, ...],
+    place: str,
+) -> StreamNode:
+    """``relation``: on :func:`stream_of` all columns, in the types in which they are only handed on; ``alone``: its text holds for these types
+    only, or may raise; ``made``, ``ordered_by``: as of :class:`KeyedStep`. Raises Unsupported."""
+    passed = {} if alone else {key: key for key in keys}
+    text = windowed(relation, "input0")
+    query = SqlOfKeys(kind, text, (keys,), (rows.schema,), out, (passed,), raises=alone, computes=False)
+    operator = SqlGroups(query) if alone else query
+    work = KeyedStep(operator, operator, (keys,), keys, made, ordered_by=ordered_by)
+    return StreamNode(kind, work, out, (StreamEdge(rows, ShipStrategy.HASH, keys),), place=place)
 
 
 def distinct(rows: StreamNode, keys: tuple[str, ...], kind: str, place: str) -> StreamNode:

@@ -123,6 +123,7 @@ def _child(x: Expressions, n: Expr) -> str:
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "AttributeReference": lambda x, n: n.id,
     "Alias": _child,
+    "HashOfRow": lambda x, n: f"hash({', '.join(x.texts(n['children']))})",  # of steps alone
     "Literal": _literal,
     "ScalarSubquery": _subquery,
     "KnownNotNull": _child,

@@ -10,6 +10,7 @@ from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
+    arrows,
     decimal_of,
     element_of,
     engine_type,
@@ -114,12 +115,10 @@ def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
         return f"make_timestamp({int(value)})"
     if kind == "timestamp":
         return f"make_timestamptz({int(value)})"
+    if kind in FLOATS or kind in INTEGERS or decimal_of(kind) or arrows(kind) is not None:
+        return f"CAST('{value}' AS {name})"
     if isinstance(kind, dict):
         return f"CAST({_nested(value, kind)} AS {name})"
-    if kind in FLOATS:
-        return f"CAST('{value}' AS {name})"
-    if kind in INTEGERS or decimal_of(kind):
-        return f"CAST('{value}' AS {name})"
     raise Unsupported(f"a constant of type {said(kind)} is not taken over")
 
 

@@ -31,22 +31,22 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
         inner = decimal_sum(node)
         if inner is not None:
-            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], keys))
+            return whole_sum_of_decimals(inner, x, checked(node.type), over_text(node["child"], keys))
     if node.cls != "WindowExpression":
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
         end = _ENDS_OF_FRAMES.get(function["aggregateFunction"].cls)
-        return whole(function, x, _over(node, keys)) if end is None else _end_of_frame(node, end, x, keys)
+        return whole(function, x, over_text(node, keys)) if end is None else _end_of_frame(node, end, x, keys)
     if function.cls in _RANKS:
-        return f"{_RANKS[function.cls]} {_over(node, keys, framed=False)}"
+        return f"{_RANKS[function.cls]} {over_text(node, keys, framed=False)}"
     if function.cls in ("Lag", "Lead"):
         return _neighbour(node, x, keys)
     if function.cls == "NTile" and _is_positive(function["buckets"]):
-        return f"ntile({function['buckets']['value']}) {_over(node, keys, framed=False)}"
+        return f"ntile({function['buckets']['value']}) {over_text(node, keys, framed=False)}"
     if function.cls == "NthValue" and _is_positive(function["offset"]):
         place = f"{x.text(function['input'])}, {function['offset']['value']}"
-        return f"nth_value({place}{_nulls(function)}) {_over(node, keys)}"
+        return f"nth_value({place}{_nulls(function)}) {over_text(node, keys)}"
     raise Unsupported(f"the window function {function.cls} is not taken over")
 
 
@@ -66,7 +66,7 @@ def _end_of_frame(node: Expr, end: str, x: Expressions, keys: Keys) -> str:
     function = aggregate["aggregateFunction"]
     if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
         raise Unsupported(f"{function.cls} of rows without an order is not taken over")
-    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, keys)}"
+    return f"{end}({x.text(function['child'])}{_nulls(function)}) {over_text(node, keys)}"
 
 
 def _neighbour(node: Expr, x: Expressions, keys: Keys) -> str:
@@ -75,13 +75,13 @@ def _neighbour(node: Expr, x: Expressions, keys: Keys) -> str:
     offset, other = function["inputOffset" if lag else "offset"], function["default"]
     if offset.cls != "Literal" or not isinstance(offset["value"], int):
         raise Unsupported(f"{function.cls} of a place that is no constant is not taken over")
-    kind = engine_type(function["input"].type)
-    default = "NULL" if other.cls == "Literal" and other["value"] is None else x.text(other)
-    values = f"{x.text(function['input'])}, {offset['value']}, CAST({default} AS {kind}){_nulls(function)}"
-    return f"{'lag' if lag else 'lead'}({values}) {_over(node, keys, framed=False)}"
+    values = f"{x.text(function['input'])}, {offset['value']}"
+    if other.cls != "Literal" or other["value"] is not None:
+        values += f", CAST({x.text(other)} AS {engine_type(function['input'].type)})"
+    return f"{'lag' if lag else 'lead'}({values}{_nulls(function)}) {over_text(node, keys, framed=False)}"
 
 
-def _over(node: Expr, keys: Keys, framed: bool = True) -> str:
+def over_text(node: Expr, keys: Keys, framed: bool = True) -> str:
     """``keys``: the columns of the partition, which is the same for all functions of a step."""
     spec = node["windowSpec"]
     parts: list[str] = []

@@ -19,11 +19,10 @@ from firesteel.task.batches import closing, coalesce, whole
 from firesteel.task.operators.fragments import (
     KeyedQuery,
     Rows,
-    SqlFragment,
-    SqlOfKeys,
     Statement,
     added_of,
     are_one,
+    computes,
     may_follow,
     query_of,
     through,
@@ -135,8 +134,7 @@ def as_one(head: Head) -> Head:
     parts: list[Any] = []
     if not _collect(operator.root, reads, added, parts) or None in reads or not are_one(parts):
         return head
-    computes = any(isinstance(one, SqlFragment | SqlOfKeys) for one in parts)
-    tree = KeyedTree(operator.name, operator.keys, operator.root, tuple(reads), tuple(added), computes)
+    tree = KeyedTree(operator.name, operator.keys, operator.root, tuple(reads), tuple(added), computes(parts))
     return replace(head, operator=cast(KeyedOperator, tree))
 
 

@@ -171,6 +171,8 @@ class SqlFragment:
     names: tuple[str, ...] = ()
     raises: bool = True
     """It computes what may raise an error of Spark's: then nothing that drops rows is one statement with it."""
+    computes: bool = True
+    """False: it hands values on, compares them, and computes with numbers alone."""
     unitwise: ClassVar[bool] = False
 
     def with_keys(self, keys: Sequence[pa.Table]) -> SqlFragment:
@@ -196,6 +198,13 @@ class SqlFragment:
 
 
 @dataclass(frozen=True, slots=True)
+class RowsOfRow(SqlFragment):
+    """Makes each row of one row alone."""
+
+    unitwise: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
 class SqlOfKeys:
     """A query on all rows of a run of keys, of one or several inputs. Keys empty: on all rows there are.
 
@@ -213,6 +222,8 @@ class SqlOfKeys:
     names: tuple[tuple[str, ...], ...] = ()
     """Per input, as of :class:`SqlFragment`."""
     raises: bool = True
+    computes: bool = True
+    """As of :class:`SqlFragment`."""
     takes_all: ClassVar[bool] = True
 
     def accepts(self, nbytes: list[int], limit: int) -> bool:
@@ -292,17 +303,17 @@ class Chain:
     @property
     def reads_files(self) -> bool:
         """It may read files instead of rows."""
-        return not added_of(self.parts[0]) and (_computes(self.parts) or _is_plain(self.parts))
+        return not added_of(self.parts[0]) and (computes(self.parts) or _is_plain(self.parts))
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        statement = Statement(ctx, computes=_computes(self.parts))
+        statement = Statement(ctx, computes=computes(self.parts))
         first = self.parts[0]
         assert isinstance(first, Query)
         return statement.run(through(self.parts, statement.stream(first.reads, batches, added_of(first)), statement))
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
-        statement = Statement(ctx, computes=_computes(self.parts), as_files=True)
+        statement = Statement(ctx, computes=computes(self.parts), as_files=True)
         first = self.parts[0]
         assert isinstance(first, Query)
         return statement.run(through(self.parts, statement.files(files, first.reads), statement))
@@ -330,7 +341,7 @@ class KeyedChain:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         one = self.operator
-        statement = Statement(ctx, computes=_computes((one, *self.parts)))
+        statement = Statement(ctx, computes=computes((one, *self.parts)))
         reads = zip(one.reads, inputs, added_of(one) or [()] * len(inputs), strict=True)
         rows = [statement.stream(schema, unit.batches(), added) for schema, unit, added in reads]
         made = one.of(rows, [unit.nbytes for unit in inputs], statement)
@@ -348,8 +359,8 @@ def added_of(part: Any) -> Any:
     return getattr(part, "added", ())
 
 
-def _computes(parts: Sequence[Any]) -> bool:
-    return any(isinstance(one, SqlFragment | SqlOfKeys) or getattr(one, "computes", False) for one in parts)
+def computes(parts: Sequence[Any]) -> bool:
+    return any(getattr(one, "computes", False) for one in parts)
 
 
 def _is_plain(parts: Sequence[Any]) -> bool:
@@ -403,4 +414,4 @@ def may_follow(before: Sequence[Any], part: Any) -> bool:
 
 def are_one(parts: Sequence[Any]) -> bool:
     """Whether all take values in the same types."""
-    return not _computes(parts) or _is_plain(parts)
+    return not computes(parts) or _is_plain(parts)

@@ -169,22 +169,6 @@ def order_codes(column: Any, ascending: bool) -> tuple[Codes, int]:
     return (codes, n) if ascending else (n - 1 - codes, n)
 
 
-def sorted_rows(codes: list[tuple[Codes, int]]) -> Codes:
-    """Row numbers in the order of these (numbers, n), the first one first; equal rows stay in their order."""
-    total = 1
-    for _, n in codes:
-        total *= max(n, 1)
-    if total >= 1 << 31:
-        rows = stable_order(codes[-1][0])
-        for code, _ in reversed(codes[:-1]):
-            rows = rows[stable_order(code[rows])]
-        return rows
-    combined = codes[0][0]
-    for code, n in codes[1:]:
-        combined = combined * n + code
-    return stable_order(combined)
-
-
 def content_hashes(table: pa.Table) -> NDArray[np.uint64]:
     """A number per row that depends on its values only (not on columns of types that have no hash: unions)."""
     hashable: list[pa.ChunkedArray] = []

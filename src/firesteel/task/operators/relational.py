@@ -1,4 +1,4 @@
-"""Row-wise relational steps on ``pyarrow.compute`` expressions, limits and top-k.
+"""Row-wise relational steps on ``pyarrow.compute`` expressions, and limits.
 
 An expression is evaluated by one Acero declaration per batch (30 us, measured; small batches are merged before).
 """
@@ -19,7 +19,7 @@ from pyarrow import acero
 
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of, named_twice, plural
-from firesteel.task.batches import chunked, coalesce, filter_rows, one_chunk, table_batches, take
+from firesteel.task.batches import coalesce, filter_rows, one_chunk
 from firesteel.task.expression_errors import cannot_compute
 from firesteel.task.expressions import column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
@@ -323,62 +323,28 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
-    """The first ``n`` rows of this subtask in the order of ``keys`` (column, ascending), sorted; nulls last, NaN is the largest.
-
-    Holds ``n`` rows and one chunk. Ties are cut in the order of arrival.
-    """
+class Expand:
+    """Every row once in each of these ways, as columns of the row (by name) and constants (a tuple of one value). No value is copied."""
 
     name: str
-    n: int
-    keys: tuple[tuple[str, bool], ...]
-    unitwise: ClassVar[bool] = False
+    ways: tuple[tuple[str | tuple[Any], ...], ...]
+    schema: pa.Schema
+    unitwise: ClassVar[bool] = True
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        best: pa.Table | None = None
-        if self.n <= 0:
-            return
-        iterator = iter(batches)
-        first = next(iterator, None)
-        if first is None:
-            return
-        rows, nbytes = max(4 * self.n, 1 << 16), max(ctx.memory_budget // 8, 1 << 16)
-        for chunk in chunked(_chain(first, iterator), first.schema, nbytes, rows):
-            candidates = chunk if best is None else pa.concat_tables([best, chunk])
-            best = self._select(candidates)
-        if best is not None:
-            yield from table_batches(best)
+        for batch in coalesce(batches):
+            for way in self.ways:
+                columns = [
+                    batch.column(one) if isinstance(one, str) else _constant(one[0], field.type, batch.num_rows)
+                    for one, field in zip(way, self.schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _select(self, table: pa.Table) -> pa.Table:
-        columns: list[Any] = []
-        order: list[tuple[str, str]] = []
-        for name, ascending in self.keys:
-            column = _sortable(table.column(name))
-            # pyarrow puts NaN behind the numbers in either direction, so that in a descending column what is NaN comes first
-            nan = None if ascending else _nan(column)
-            for values in (column,) if nan is None else (nan, column):
-                order.append((str(len(columns)), "ascending" if ascending else "descending"))
-                columns.append(values)
-        keys = pa.table({str(i): column for i, column in enumerate(columns)})
-        rows = pc.sort_indices(keys, sort_keys=order).slice(0, self.n)  # stable
-        return pa.Table.from_arrays([take(one_chunk(column), rows) for column in table.columns], schema=table.schema)
+
+def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _chain(first: pa.RecordBatch, rest: Any) -> Batches:
     yield first
     yield from rest
-
-
-def _nan(column: Any) -> Any:
-    """Returns a mask of the values that are NaN (null for null); None where there are none."""
-    if not pa.types.is_floating(column.type):
-        return None
-    nan = pc.is_nan(column)
-    return nan if pc.any(nan).as_py() else None
-
-
-def _sortable(column: Any) -> Any:
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
-    to = order_type(column.type)
-    return column if to is None or column.type == to else column.cast(to)

@@ -21,8 +21,7 @@ from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.expressions import column
-from firesteel.task.operators.relational import check_columns
-from firesteel.task.operators.reshaping import Expand
+from firesteel.task.operators.relational import Expand, check_columns
 
 MOST_CUBED = 12
 """Columns: 4,096 sets."""
@@ -51,6 +50,12 @@ class GroupingSets:
         with step_at(f"{self.step}.count") as place:
             return self.aggregated([("count", agg.count())], place)
 
+    def _way(self, kept: tuple[str, ...], names: list[str]) -> tuple[str | tuple[Any], ...]:
+        """The rows of a set: with nulls for the keys that are not in it, and behind all its number, Spark's grouping_id."""
+        left_out = set(self.keys) - set(kept)
+        number = sum(1 << place for place, key in enumerate(reversed(self.keys)) if key in left_out)
+        return (*((None,) if name in left_out else name for name in names), (number,))
+
     def aggregated(self, written: Sequence[tuple[str, AggregateCall]], place: str) -> Pipeline:
         """The keys, the set's number if it is wanted, and these aggregates, by their names."""
         self.pipeline.refuse_sides(self.step)
@@ -62,7 +67,7 @@ class GroupingSets:
         narrow = project(self.pipeline, f"columns of {kind}", needed, place)
         fields = [field.with_nullable(True) if field.name in self.keys else field for field in narrow.schema]
         expanded = pa.schema([*fields, pa.field(_NUMBER, pa.int64(), nullable=False)])
-        work = ChainedStep(Expand(kind, self.keys, self.sets, expanded))
+        work = ChainedStep(Expand(kind, tuple(self._way(kept, narrow.names) for kept in self.sets), expanded))
         rows = narrow.then(kind, work, expanded, place)
         out = keyed.aggregate_of(rows, (*self.keys, _NUMBER), aggs, place)
         renamed = {_NUMBER: self.number}

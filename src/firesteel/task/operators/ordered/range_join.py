@@ -19,12 +19,11 @@ from firesteel.errors import UsageError
 from firesteel.model.arrays import Ints
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, stable_order
-from firesteel.task.operators.grouping import encode, normalised, paired_columns
+from firesteel.task.operators.grouping import encode, normalised, order_codes, paired_columns
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.operators.ordered.pairs import emit, flat, joined, only_left, only_right, pairs_at_once
 from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.operators.units import unit_limit
-from firesteel.task.operators.window import order_codes
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
