@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from tests.simulation.key_ranges import KeyRangeBook
+from tests.simulation.shares import ShareBook
 
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model import descriptors
@@ -43,8 +45,6 @@ from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotMode, WorkerResources
 from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
-from firesteel.simulation.key_ranges import KeyRangeBook
-from firesteel.simulation.shares import ShareBook
 
 SET_UP = {SET_UPS: 1, SET_UP_MS: 20, SET_UP_BYTES: 300}
 """What a step of every other vertex counts in each execution."""

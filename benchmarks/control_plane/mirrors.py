@@ -16,7 +16,7 @@ from firesteel.model.job_graph import JobGraph
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
-from firesteel.simulation.faults.dice import Faults
+from firesteel.simulation.dice import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.workload import ChainShape, Workload
@@ -124,5 +124,5 @@ def _skew(graph: JobGraph, seed: int) -> None:
 
 
 def _world(spec: ClusterSpec, seed: int, skewed: bool, frozen: int = 0) -> World:
-    faults = Faults(frozen_nodes=frozen, lost=1.0)
+    faults = Faults(frozen_nodes=frozen)
     return World(spec, faults=faults, workload=Workload(seed, PARTITION, 0.8 if skewed else 0.0), seed=seed)

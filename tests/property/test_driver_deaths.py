@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from tests.effort import examples
+from tests.simulation.drivers import MortalDrivers
+from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import RandomJob, random_job, run_random_job
 
 from firesteel.errors import UsageError
@@ -21,8 +23,6 @@ from firesteel.model.job_graph import ResultPartitionType
 from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.simulation.drivers import MortalDrivers
-from firesteel.simulation.job import NoInstrument, SimulatedJob
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def run(seed: int, job: RandomJob, **options):
 
 def simulated(job: RandomJob) -> SimulatedJob | None:
     try:
-        return job.simulated(NoInstrument())
+        return job.simulated(None)
     except UsageError:
         return None
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.effort import examples
 from tests.groups_kit import ring
+from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_graph, random_job, run_random_job
 
 from firesteel.errors import UsageError
@@ -27,7 +28,6 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import ChainShape, Workload

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from tests.effort import examples
+from tests.simulation.faults import Faults
+from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_graph
+from tests.simulation.workers import check_holds
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType
@@ -27,8 +30,6 @@ from firesteel.scheduler.slots.resource_profile import WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.cluster.workers import Worker
-from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
@@ -163,7 +164,7 @@ class Session:
                 nodes[worker.name] = worker.node
         for name, slots in held.items():
             resources = self.spec.resources_of(nodes[name])
-            Worker(name, nodes[name], resources, 1, held=dict(enumerate(slots))).check_holds(True)
+            check_holds(Worker(name, nodes[name], resources, 1, held=dict(enumerate(slots))), True)
         self.most_held = max(self.most_held, sum(map(len, held.values())))
         holders = sum(any(w.slots_held for w in job.plane.workers) for job in self.live.values())
         self.most_jobs = max(self.most_jobs, holders)

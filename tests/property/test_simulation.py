@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tests.effort import examples
+from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_job, run_random_job
 
 from firesteel.errors import UsageError
@@ -15,7 +16,6 @@ from firesteel.journal.file import Journal, read
 from firesteel.model.job_graph import ResultPartitionType
 from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.violation import ViolationError
 
 

@@ -19,6 +19,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.simulation.drivers import MortalDrivers, mortal
+from tests.simulation.job import SimulatedJob
+from tests.simulation.plane import Plane
 from tests.simulation.random_jobs import RandomJob, random_job
 
 from firesteel.errors import UsageError
@@ -38,10 +41,8 @@ from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.earlier import FinishedExecution, earlier_job
 from firesteel.scheduler.recovery.records import AnyLogRecord, Identified
 from firesteel.simulation.cluster.runs import RunState
-from firesteel.simulation.drivers import MortalDrivers, mortal
-from firesteel.simulation.faults.dice import Dice
-from firesteel.simulation.job import NoInstrument, Outcome, SimulatedJob
-from firesteel.simulation.plane import Plane
+from firesteel.simulation.dice import Dice
+from firesteel.simulation.job import Outcome
 from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
@@ -393,9 +394,7 @@ class Correction:
             answers.append(Answers(simulated, contents, self.left, offset, shared=self.shared))
             return answers[0]
 
-        simulated = SimulatedJob(
-            scheduler, job.world, NoInstrument(), drivers=drivers, deployments=made, validate_every=50
-        )
+        simulated = SimulatedJob(scheduler, job.world, drivers=drivers, deployments=made, validate_every=50)
         ends = 1 << 30 if to_its_end else dice.choice((5, 20, 40, 80, 1 << 30))
         simulated.start()
         while simulated.plane.ended is None and simulated.events < ends:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from tests.simulation.drivers import mortal
+from tests.simulation.faults import Faults
+from tests.simulation.job import SimulatedJob
 from tests.simulation.random_resources import IMPOSSIBLE, give_resources
 
 from firesteel.journal.file import Instrument
@@ -45,9 +48,7 @@ from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.drivers import mortal
-from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.job import Outcome, SimulatedJob
+from firesteel.simulation.job import Outcome
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
@@ -84,7 +85,7 @@ class RandomJob:
             pinned=pinned,
         )
 
-    def simulated(self, journal: Instrument, *, validate_every: int = 0) -> SimulatedJob:
+    def simulated(self, journal: Instrument | None, *, validate_every: int = 0) -> SimulatedJob:
         """The job on its cluster, with drivers that die where its world says so. Raises UsageError as ``scheduler`` does."""
         faults = self.world.faults
         if not (faults.driver_dies or faults.driver_dies_at):

@@ -6,11 +6,12 @@ import math
 import random
 from dataclasses import dataclass, replace
 
+from tests.simulation.faults import Faults
+
 from firesteel.model.job_graph import JobGraph
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.scheduler.slots.resource_profile import SlotEnforcement, SlotMode, WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec, ExecutorSpec
-from firesteel.simulation.faults.dice import Faults
 
 MIB = 1 << 20
 MOST_TASKS = 64

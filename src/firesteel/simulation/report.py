@@ -31,8 +31,8 @@ from firesteel.scheduler.topology.planned import planned
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
+from firesteel.simulation.dice import Faults
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.faults.dice import Faults
 from firesteel.simulation.held import give_back, held_bytes
 from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
@@ -193,7 +193,7 @@ class Simulated:
         return World(
             cluster=self.cluster,
             storage=StorageSpec(),
-            faults=Faults(fail_rate=fail_rate, frozen_nodes=self.frozen_nodes, lost=1.0),
+            faults=Faults(fail_rate=fail_rate, frozen_nodes=self.frozen_nodes),
             workload=Workload(self.seed, self.shape.partition_bytes),
             seed=self.seed,
             one_by_one=self.one_by_one,

@@ -6,7 +6,6 @@ same. Partitions come in ``variants`` of each data set: with few of them a row t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,13 +25,10 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.simulation.stopwatch import Stopwatch
 
 _SPAN = 1 << 15
 """Subpartitions whose sizes are made up together: they fit into a processor's cache."""
-SKETCH_ENTRIES = 64
-"""Keys of a made-up sketch at most."""
 
 
 class EdgeKind(Enum):
@@ -125,15 +121,6 @@ class Workload:
     def packed(self, dataset: int, partition: int, subpartitions: int) -> bytes:
         """The same, as a task reports them."""
         return self._row(dataset, partition % self._variants, subpartitions)
-
-    def sketch(self, dataset: int, partition: int, subpartitions: int) -> bytes:
-        """Of the same bytes: a key for each subpartition, or a run of them, and the producer's number behind it."""
-        sizes = self.plain(dataset, partition % self._variants, subpartitions)
-        starts = np.arange(0, subpartitions, -(-subpartitions // SKETCH_ENTRIES))
-        weights = np.add.reduceat(sizes, starts)
-        starts, weights = starts[weights > 0], weights[weights > 0]
-        keys = tuple(struct.pack(">II", start, partition) for start in starts.tolist())
-        return encode_sketch(Sketch(keys, weights, int(weights.max(initial=0))))
 
     def totals(self, dataset: int, partitions: Ints, subpartitions: int) -> Ints:
         """Plain bytes of each of these partitions."""

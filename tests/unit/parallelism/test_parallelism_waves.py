@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, plane
+from tests.simulation.job import SimulatedJob
 
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import StepCost
@@ -17,7 +18,6 @@ from firesteel.scheduler.parallelism.line import Line
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.scheduler.parallelism.waves import Waves, falling
 from firesteel.simulation.cluster.nodes import ClusterSpec
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 
 MIB = 1 << 20

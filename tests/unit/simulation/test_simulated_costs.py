@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.job import SimulatedJob
 
 from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 

@@ -9,6 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from tests.simulation import reading
+from tests.simulation.faults import Faults
+from tests.simulation.job import SimulatedJob
+from tests.simulation.regions import check_producers, check_shared, members_of, slots_of
+from tests.simulation.storage import Storage
 
 from firesteel.model import sizes
 from firesteel.model.arrays import Names
@@ -21,15 +26,13 @@ from firesteel.scheduler.kernel.profiler import InPhase, SchedulingPhase
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.simulation.clock import VirtualClock, seen_at
-from firesteel.simulation.cluster import reading
 from firesteel.simulation.cluster.nodes import Cluster, ClusterSpec
-from firesteel.simulation.cluster.regions import gangs_of, members_of
+from firesteel.simulation.cluster.reading import bytes_of, loss_of, requests_of
+from firesteel.simulation.cluster.regions import gangs_of
 from firesteel.simulation.cluster.runs import ended_last
 from firesteel.simulation.cluster.slot_queue import SlotQueue, Wish
-from firesteel.simulation.cluster.storage import Storage, StorageSpec
-from firesteel.simulation.faults.dice import Faults
+from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.held import held_bytes
-from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch
 from firesteel.simulation.violation import ViolationError
@@ -194,7 +197,7 @@ def test_leaks_are_told_by_kind(storage):
     assert storage.leaks([], told) == [], "the scheduler never heard of them"
     storage.store_sizes(c.StoreSizes(1, ints(0), ints(0), [b"x"]))
     storage.store_blob(b"d", b"data")
-    storage.write_merged(0, c.MergedObjects(ints(0), ints(3), ints(9)), ints(0))
+    storage.merged.write(0, c.MergedObjects(ints(0), ints(3), ints(9)), ints(0))
     assert storage.leaks([], told) == ["merged objects of data set 0", "rows of sizes of data set 1", "1 blobs"]
     with pytest.raises(ViolationError, match="not there"):
         storage.delete_merged(0, c.MergedObjects(ints(0), ints(2), ints(9)))
@@ -257,12 +260,12 @@ def rectangles(*spans):
 def test_requests_are_objects_read_and_merged_ones_count_once():
     gate = c.GateDescriptor(0, 1, np.zeros(6, np.int64), ints(1, 2, 3, 4, 5, 6), False)
     ranges = rectangles((0, 6), (4, 6), (0, 0))
-    assert reading.requests_of(deploy((gate,), (ranges,))).tolist() == [6, 2, 0]
+    assert requests_of(deploy((gate,), (ranges,))).tolist() == [6, 2, 0]
     merged = replace(gate, merged=c.MergedObjects(ints(0), ints(4), ints(50)))
-    assert reading.requests_of(deploy((merged,), (ranges,))).tolist() == [3, 2, 0]
+    assert requests_of(deploy((merged,), (ranges,))).tolist() == [3, 2, 0]
     several = replace(gate, merged=c.MergedObjects(ints(1, 4), ints(3, 6), ints(50, 51)))
-    assert reading.requests_of(deploy((several,), (ranges,))).tolist() == [4, 1, 0]
-    assert not reading.requests_of(deploy((replace(gate, pipelined=True),), (ranges,))).any()
+    assert requests_of(deploy((several,), (ranges,))).tolist() == [4, 1, 0]
+    assert not requests_of(deploy((replace(gate, pipelined=True),), (ranges,))).any()
 
 
 def test_the_first_missing_object_is_named_for_each_reader():
@@ -271,7 +274,8 @@ def test_the_first_missing_object_is_named_for_each_reader():
     there = np.array([True, False, False])
     misses, first = reading.first_missing(gate, ranges, there, ints(0, 1, 2))
     assert misses.tolist() == [True, True, True] and first.tolist() == [1, 2, 1]
-    assert reading.named(gate, 2) == reading.Missing(3, 14, 7, 3)
+    lost = loss_of(gate, 2)
+    assert (lost.dataset, lost.partition, lost.attempt, lost.token) == (3, 14, 7, 3)
     misses, _ = reading.first_missing(gate, ranges, ~there, ints(1))
     assert not misses.any()
 
@@ -300,7 +304,7 @@ def test_gangs_are_what_pipelined_gates_connect():
     assert gangs((1, 3), (0, 1)) == [[0, 1, 1], [1, 0]]
     assert gangs((0, 2), (1, 3)) == [[0, 0, 0], [0, 0]], "by way of the one in the middle"
     with pytest.raises(ViolationError, match="without its producers"):
-        gangs_of(c.DeployRegions((deploy((gate,), (rectangles((0, 1)),)),)))
+        check_producers(c.DeployRegions((deploy((gate,), (rectangles((0, 1)),)),)))
 
 
 def granted(*shared, group="g", addresses=()):
@@ -313,7 +317,8 @@ def test_what_shares_a_slot_is_of_one_gang_whatever_it_reads():
     gate = c.GateDescriptor(0, 1, none, none, False, pipelined=True)
     source = replace(deploy((), (), vertex=0, subpartitions={0: 1}).select(ints(0)), slots=granted(0))
     reader = replace(deploy((gate,), (rectangles((0, 0), (0, 0), (0, 1)),)), slots=granted(0, 1, 2))
-    gangs = gangs_of(c.DeployRegions((source, reader)))
+    together = c.DeployRegions((source, reader))
+    gangs = gangs_of(together, slots_of(together))
     assert [gang.tolist() for gang in gangs] == [[0], [0, 1, 0]], "the third reads what the slot of the first makes"
     found = members_of([ints(0), ints(1, 2, 3)], gangs, [source.slots, reader.slots])
     assert [[(m.row, m.place, m.slot) for m in gang] for gang in found] == [
@@ -332,8 +337,12 @@ def test_what_shares_a_slot_is_of_one_gang_whatever_it_reads():
 )
 def test_what_shares_a_slot_must_be_alike(other, complaint):
     first = granted(0, addresses=[{"gpu": ("0",)}] if other.addresses else ())
+    parts = (
+        replace(deploy((), ()).select(ints(0)), slots=first),
+        replace(deploy((), ()).select(ints(0, 1)), slots=other),
+    )
     with pytest.raises(ViolationError, match=complaint):
-        members_of([ints(0), ints(1, 2)], [ints(0), ints(0, 0)], [first, other])
+        check_shared(c.DeployRegions(parts))
 
 
 # --- what is measured ------------------------------------------------------------------------------------------------
@@ -428,7 +437,7 @@ def job_of(shape, **world):
 
 def test_every_command_has_somebody_to_carry_it_out():
     kinds = {k for k in vars(c).values() if isinstance(k, type) and issubclass(k, c.Command) and k is not c.Command}
-    assert set(job_of(ChainShape(1, 1)).plane._handlers) == kinds
+    assert set(job_of(ChainShape(1, 1)).plane.handlers) == kinds
 
     class Unheard(c.Command):
         pass
@@ -525,7 +534,7 @@ def test_unmeasured_shares_add_up_whatever_the_rectangles_and_however_large(monk
     gate = c.GateDescriptor(0, n, np.zeros(9, np.int64), np.arange(9), False)
     rects = np.array([(0, 9, 0, 1000), (0, 5, 1000, n), (5, 9, 1000, 1001), (5, 9, 1001, n), (0, 0, 0, n)], np.int32)
     ranges = c.InputRanges(np.array([0, 1, 3, 4, 5], np.int32), rects)
-    read = reading.bytes_of(deploy((gate, gate), (ranges, ranges)), work)
+    read = bytes_of(deploy((gate, gate), (ranges, ranges)), work)
     assert read.sum() == 2 * work.totals(0, np.arange(9), n).sum() and read[-1] == 0
     alone = reading.bytes_of(deploy((gate,), (ranges.select(ints(0)),)), work)
     assert alone.tolist() == [read[0] // 2] and abs(alone[0] / (9 * 2**44) - 1000 / n) < 1e-9

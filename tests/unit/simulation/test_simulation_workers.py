@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.simulation.worker_queue import Member, WorkerQueue
+from tests.simulation.workers import Workers
 
 from firesteel.model.arrays import Names
 from firesteel.scheduler.kernel.commands import SlotGrants
@@ -12,8 +14,7 @@ from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster.executors import ExecutorAllocation
 from firesteel.simulation.cluster.nodes import Cluster, ClusterSpec, ExecutorSpec
 from firesteel.simulation.cluster.slot_queue import LOCALITY_WAIT, Wish
-from firesteel.simulation.cluster.worker_queue import Member, WorkerQueue
-from firesteel.simulation.cluster.workers import Worker, Workers
+from firesteel.simulation.cluster.workers import Worker
 from firesteel.simulation.violation import ViolationError
 
 GIB = 1 << 30
@@ -72,12 +73,16 @@ def test_more_than_a_worker_has_is_seen(profile, complaint):
 def test_what_is_released_or_called_gone_does_not_count():
     found = workers(POOL, WorkerResources(2.0, GIB))
     worker = found.by_name["w0"]
+    changes: list[None] = []
+    found.changed = lambda: changes.append(None)
     found.hold(0, worker, grants(HEAVY, "w0"), 0)
-    assert not found.release(ints(0))
+    found.release(ints(0))
+    assert not changes
     found.hold(1, worker, grants(HEAVY, "w0"), 0)
     assert found.called_gone(ints(1)) and found.occupied() == {"w0": 2.0}
     found.hold(2, worker, grants(HEAVY, "w0"), 0)
-    assert found.release(ints(1)) and found.occupied() == {}
+    found.release(ints(1))
+    assert len(changes) == 1 and found.occupied() == {}
 
 
 def test_foreign_load_counts():

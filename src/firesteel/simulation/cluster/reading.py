@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges
-from firesteel.simulation.cluster.storage import Mask, Storage
-from firesteel.simulation.violation import check
+from firesteel.scheduler.kernel.events import FailureCause, FailureKind
 from firesteel.simulation.workload import Workload
 
 _SPAN = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """The first object that an execution missed."""
-
-    dataset: int
-    partition: int
-    attempt: int
-    token: int
 
 
 def inputs_of(command: Deploy) -> list[tuple[GateDescriptor, InputRanges]]:
@@ -39,7 +27,7 @@ def requests_of(command: Deploy) -> Ints:
     for gate, ranges in inputs_of(command):
         objects = _objects_up_to(gate)
         for places, some in _spans(ranges):
-            first, end = _places(gate, some.rects)
+            first, end = places_of(gate, some.rects)
             asked = np.where(some.is_divided, end - first, objects[end] - objects[first])
             requests[places] += _per_execution(asked, some)
     return requests
@@ -73,47 +61,20 @@ def _bytes_in(gate: GateDescriptor, ranges: InputRanges, workload: Workload) -> 
     return each + (rest * (part + 1) // parts - rest * part // parts)
 
 
-def check_told_of_stored(command: Deploy, storage: Storage) -> None:
-    """No deployment may name what was deleted, or nothing at all, where somebody reads it."""
-    for gate, ranges in inputs_of(command):
-        bad = (gate.tokens < 0) | storage.was_deleted(gate.dataset, gate.tokens)
-        if bad.any():
-            told = not bool(reads_one_of(gate, ranges, bad).any())
-            check(told, f"vertex {command.vertex} is told to read objects of data set {gate.dataset} that are deleted")
-        if gate.merged is not None:
-            there = storage.merged.has(gate.merged.tokens).all()
-            check(bool(there), f"vertex {command.vertex} is told to read a merged object that is deleted")
-
-
-def first_missing(
-    gate: GateDescriptor, ranges: InputRanges, there: Mask, places: Ints
-) -> tuple[Mask, NDArray[np.int64]]:
-    """For the executions at these places of a deployment: whether an object is missing, and where in the gate the first."""
-    next_missing = np.full(len(there) + 1, len(there), np.int64)
-    gaps = np.flatnonzero(~there)
-    next_missing[: gaps[-1] + 1] = gaps[np.searchsorted(gaps, np.arange(gaps[-1] + 1))]
-    mine = ranges.select(places)
-    first, end = _places(gate, mine.rects)
-    found = next_missing[first]
-    found[found >= end] = len(there)
-    earliest = np.full(len(places), len(there), np.int64)
-    np.minimum.at(earliest, np.repeat(np.arange(len(places)), np.diff(mine.offsets)), found)
-    return earliest < len(there), earliest
-
-
-def named(gate: GateDescriptor, place: int) -> Missing:
+def loss_of(gate: GateDescriptor, place: int) -> FailureCause:
+    """Why an execution fails that misses the object at this place of the gate."""
     partition = place if gate.partitions is None else int(gate.partitions[place])
-    return Missing(gate.dataset, partition, int(gate.attempts[place]), int(gate.tokens[place]))
+    return FailureCause(
+        FailureKind.PARTITION,
+        "an injected loss of an object",
+        dataset=gate.dataset,
+        partition=partition,
+        attempt=int(gate.attempts[place]),
+        token=int(gate.tokens[place]),
+    )
 
 
-def reads_one_of(gate: GateDescriptor, ranges: InputRanges, bad: Mask) -> Mask:
-    """Returns a mask of the rectangles that hold one of these places of the gate."""
-    upto = np.concatenate(([0], np.cumsum(bad)))
-    first, end = _places(gate, ranges.rects)
-    return upto[end] > upto[first]
-
-
-def _places(gate: GateDescriptor, rects: NDArray[np.int32]) -> tuple[Ints, Ints]:
+def places_of(gate: GateDescriptor, rects: NDArray[np.int32]) -> tuple[Ints, Ints]:
     """Returns the range in the gate's columns of each rectangle's partitions: half-open, neighbours there too."""
     first, end = rects[:, 0].astype(np.int64), rects[:, 1].astype(np.int64)
     if gate.partitions is None:
@@ -126,7 +87,7 @@ def _objects_up_to(gate: GateDescriptor) -> Ints:
     if gate.merged is None:
         return np.arange(len(gate.tokens) + 1)
     rects = np.stack([gate.merged.first, gate.merged.end], axis=1).astype(np.int32)
-    first, end = _places(gate, rects)
+    first, end = places_of(gate, rects)
     first, end = first[end > first], end[end > first]
     objects = 1 - _inside(first, end, len(gate.tokens))
     objects[first] = 1

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Floats, Ints, constant, grown, written
 from firesteel.scheduler.kernel.commands import Deploy
-from firesteel.simulation.violation import check
 
 NO_RUN = -1
-_COLUMNS = {
-    **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started"), 0),
-    **dict.fromkeys(("cancelled", "fails", "delivered", "rejected", "retires", "mirror"), 0),
-    **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
-}
-"""Columns, and the value that new rows have there."""
 Rows = NDArray[np.int32]
 
 
@@ -41,8 +34,7 @@ ACTIVE = np.array([True, True, False, False])
 class Deployment:
     """One Deploy: its executions are the rows from ``first`` on, in the order of ``command.subtasks``.
 
-    ``reads`` and ``input_bytes``: storage requests and plain bytes of each. ``seen``: the storage's state, by input, in
-    which all inputs were found.
+    ``reads`` and ``input_bytes``: storage requests and plain bytes of each.
     """
 
     command: Deploy
@@ -50,13 +42,17 @@ class Deployment:
     left: int
     reads: Ints
     input_bytes: Ints
-    seen: list[int]
-    blocked: NDArray[np.bool_] | None = None
-    """Nodes that were blocked when it was deployed; None: there were none."""
 
 
 class Runs:
     """A row per execution. Row ``r`` reports its result under the token ``r + 1``."""
+
+    columns: ClassVar[dict[str, int]] = {
+        **dict.fromkeys(("vertex", "subtask", "attempt", "deployment", "state", "started"), 0),
+        **dict.fromkeys(("cancelled", "fails", "rejected", "mirror"), 0),
+        **dict.fromkeys(("prior", "slot", "node"), NO_RUN),
+    }
+    """Columns, and the value that new rows have there."""
 
     def __init__(self, vertices: int) -> None:
         self.size = 0
@@ -70,12 +66,8 @@ class Runs:
         self.node = np.empty(0, np.int32)
         self.cancelled = np.empty(0, np.bool_)
         self.fails = np.empty(0, np.bool_)
-        self.delivered = np.empty(0, np.bool_)
-        """The scheduler was told of its result."""
         self.rejected = np.empty(0, np.bool_)
         """It is rejected by its node or worker."""
-        self.retires = np.empty(0, np.bool_)
-        """It does so because of its Python worker."""
         self.mirror = np.empty(0, np.bool_)
         """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
@@ -83,24 +75,14 @@ class Runs:
         self.deployments: list[Deployment | None] = []
         """None: all of its executions have ended."""
 
-    def deploy(self, deployment: Deployment, *, alone: bool, most: int = 1) -> Ints:
-        """Rows for the executions of one Deploy. ``alone``: an attempt may run only when all others are gone for sure;
-        ``most``: how many of a subtask may be under way that are not being cancelled.
-        """
+    def deploy(self, deployment: Deployment) -> Ints:
+        """Rows for the executions of one Deploy."""
         command = deployment.command
         newest = self._newest_of(command.vertex, command.parallelism)
         prior = newest[command.subtasks]
-        known = prior[prior != NO_RUN]
-        later = command.attempts[prior != NO_RUN] > self.attempt[known]
-        check(bool(later.all()), f"an execution of vertex {command.vertex} was deployed twice")
-        if alone:
-            over = not self._chain(known, lambda rows: self.state[rows] != RunState.TOLD).any()
-            check(over, f"two attempts run where vertex {command.vertex} allows one")
-        beside = self._under_way(known)
-        many = bool((beside >= most).any())
-        check(not many, f"more than {most} attempts of a subtask of vertex {command.vertex} are under way")
+        others = self._under_way(prior[prior != NO_RUN])
         rows = self._append(len(command.subtasks))
-        self.mirror[rows[prior != NO_RUN]] = beside > 0
+        self.mirror[rows[prior != NO_RUN]] = others > 0
         self.vertex[rows], self.subtask[rows] = command.vertex, command.subtasks
         self.deployment[rows] = len(self.deployments)
         self.attempt, self.prior = written(self.attempt, rows, command.attempts), written(self.prior, rows, prior)
@@ -123,54 +105,11 @@ class Runs:
             places, rows = places[more], rows[more]
         return found
 
-    def leave_out(self, count: int) -> None:
-        """The first rows are nobody's: their tokens are of other jobs."""
-        rows = self._append(count)
-        self.state[rows], self.vertex[rows] = RunState.TOLD, -1
-
-    def is_of_another(self, token: int, vertex: int, subtask: int, attempt: int) -> None:
-        """The result with this token, which another job has written, is this execution's, and the scheduler is told of it."""
-        row = token - 1
-        self.vertex[row], self.subtask[row], self.delivered[row] = vertex, subtask, True
-        self.attempt = written(self.attempt, np.array([row]), attempt)
-
-    def siblings(self, row: int) -> list[int]:
-        """Other attempts of the same subtask, the newest first."""
-        found, other = list[int](), int(self._newest[int(self.vertex[row])][int(self.subtask[row])])
-        while other != NO_RUN:
-            found += [other] if other != row else []
-            other = int(self.prior[other])
-        return found
-
-    def again(self, row: int) -> int:
-        """A row for the result that a second run of the same execution reports: only its token is another one."""
-        twin = int(self._append(1)[0])
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            setattr(self, name, written(column, np.array([twin]), column[row]))
-        self.state[twin], self.cancelled[twin] = RunState.TOLD, True
-        self.delivered[twin] = self.mirror[twin] = False
-        return twin
-
-    def were_deployed(self, vertex: int, subtasks: Ints, attempts: Ints) -> NDArray[np.bool_]:
-        """Returns a mask of these executions of a vertex: True for those that the cluster was given."""
-        if not len(self._newest[vertex]):
-            return np.zeros(len(subtasks), np.bool_)
-        rows = self._newest[vertex][subtasks]
+    def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
+        """Rows of these executions, which were deployed."""
+        rows = self._newest[vertex][subtasks].astype(np.int64)
         while (later := (rows != NO_RUN) & (self.attempt[rows] > attempts)).any():
             rows[later] = self.prior[rows[later]]
-        return (rows != NO_RUN) & (self.attempt[rows] == attempts)
-
-    def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
-        """Rows of these executions. They must have been deployed."""
-        rows = self._newest[vertex][subtasks].astype(np.int64)
-        while True:
-            later = (rows != NO_RUN) & (self.attempt[rows] > attempts)
-            if not later.any():
-                break
-            rows[later] = self.prior[rows[later]]
-        there = bool(((rows != NO_RUN) & (self.attempt[rows] == attempts)).all())
-        check(there, f"a command speaks of executions of vertex {vertex} that were never deployed")
         return rows
 
     def deployment_of(self, row: int) -> Deployment:
@@ -200,14 +139,8 @@ class Runs:
             if deployment is not None and not deployment.left:
                 self.deployments[number] = None
 
-    def active(self) -> Ints:
-        """Rows that still need their inputs."""
-        state = self.state[: self.size]
-        return np.flatnonzero(ACTIVE[state] & ~self.cancelled[: self.size])
-
     def _newest_of(self, vertex: int, parallelism: int) -> Rows:
         if len(self._newest[vertex]) != parallelism:
-            check(not len(self._newest[vertex]), f"the parallelism of vertex {vertex} changed")
             self._newest[vertex] = np.full(parallelism, NO_RUN, np.int32)
         return self._newest[vertex]
 
@@ -215,7 +148,7 @@ class Runs:
         end = self.size + count
         if end > len(self.vertex):
             size = max(end, len(self.vertex) * 5 // 4)
-            for name, value in _COLUMNS.items():
+            for name, value in self.columns.items():
                 setattr(self, name, grown(getattr(self, name), size, value))
         rows = np.arange(self.size, end, dtype=np.int64)
         self.size = end

@@ -34,33 +34,6 @@ class _Waiting:
         return self.grants.executors[self.place(row)]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An execution of a region. Those of one ``slot`` share one; ``place``: in the grants of its vertex."""
-
-    row: int
-    grants: SlotGrants
-    place: int
-    slot: int
-
-
-@dataclass(slots=True, eq=False)
-class _Region:
-    """Executions that start together, or not at all."""
-
-    members: list[Member]
-    insists_until: float
-
-    @property
-    def rows(self) -> Ints:
-        return np.array([member.row for member in self.members], np.int64)
-
-    @property
-    def slots(self) -> list[Member]:
-        """One member of each slot."""
-        return list({member.slot: member for member in reversed(self.members)}.values())
-
-
 class WorkerQueue:
     """First come, first served, but who finds no room lets others pass; urgent ones come before all others."""
 
@@ -69,28 +42,20 @@ class WorkerQueue:
         self._workers = workers
         self._shuffled = shuffled
         self._lanes: tuple[deque[_Waiting], deque[_Waiting]] = (deque(), deque())
-        self._regions: deque[_Region] = deque()
 
     def __len__(self) -> int:
-        return sum(len(entry.rows) for lane in (*self._lanes, self._regions) for entry in lane)
+        return sum(len(entry.rows) for lane in self._lanes for entry in lane)
 
     def put(self, rows: Ints, grants: SlotGrants, wish: Wish | None, now: float, *, urgent: bool = False) -> None:
         """All rows of one deployment."""
         entry = _Waiting(rows, int(rows[0]), grants, wish, now + LOCALITY_WAIT if grants.insists else now)
         self._lanes[0 if urgent else 1].append(entry)
 
-    def put_region(self, members: list[Member], now: float) -> None:
-        """In topological order. While it finds no room no other region starts."""
-        insists = any(member.grants.insists for member in members)
-        self._regions.append(_Region(members, now + LOCALITY_WAIT if insists else now))
-
     def demand(self) -> dict[ResourceProfile, int]:
         """Returns the number of waiting executions, by what they need."""
         found: dict[ResourceProfile, int] = {}
         for entry in (entry for lane in self._lanes for entry in lane):
             found[entry.grants.profile] = found.get(entry.grants.profile, 0) + len(entry.rows)
-        for member in (member for region in self._regions for member in region.slots):
-            found[member.grants.profile] = found.get(member.grants.profile, 0) + 1
         return found
 
     def take(self, free: Ints, node_of: Ints, alive: Mask, now: float) -> tuple[Ints, Ints]:
@@ -98,25 +63,20 @@ class WorkerQueue:
 
         ``free``: slots; ``node_of``: of each slot; ``alive``: nodes.
         """
-        room = {node: own.tolist() for node, own in _by_node(free, node_of)}
-        taken: list[int] = []
-        slots: list[int] = []
+        started = self._start_all_lanes({node: own.tolist() for node, own in _by_node(free, node_of)}, alive, now)
+        return np.array([row for row, _ in started], np.int64), np.array([slot for _, slot in started], np.int64)
+
+    def _start_all_lanes(self, room: dict[int, list[int]], alive: Mask, now: float) -> list[tuple[int, int]]:
+        """Rows, each with its slot. ``room``: free slots by node, which are taken from it."""
+        all_started: list[tuple[int, int]] = []
         for lane in self._lanes:
             for entry in lane:
                 started = self._start(entry, room, alive, now)
-                taken += [row for row, _ in started]
-                slots += [slot for _, slot in started]
+                all_started += started
                 if started:
                     entry.rows = np.setdiff1d(entry.rows, np.array([row for row, _ in started]))
             _sweep(lane)
-        while self._regions:
-            started = self._start_region(self._regions[0], room, now)
-            if started is None:
-                break
-            taken += [row for row, _ in started]
-            slots += [slot for _, slot in started]
-            self._regions.popleft()
-        return np.array(taken, np.int64), np.array(slots, np.int64)
+        return all_started
 
     def drop(self, rows: Ints, size: int) -> None:
         """Drops executions that do not want to run any more. ``size``: rows of the table."""
@@ -124,10 +84,6 @@ class WorkerQueue:
             for entry in lane:
                 entry.rows = np.setdiff1d(entry.rows, rows)
             _sweep(lane)
-        gone = set(rows.tolist())
-        for region in self._regions:
-            region.members = [member for member in region.members if member.row not in gone]
-        self._regions = deque(region for region in self._regions if region.members)
 
     def take_bound(self, worker: str) -> Ints:
         """Returns the executions that can run only there, where the pool alone says what runs where; they wait no more."""
@@ -135,9 +91,6 @@ class WorkerQueue:
             return np.empty(0, np.int64)
         entries = [entry for lane in self._lanes for entry in lane]
         bound = [row for entry in entries for row in entry.rows.tolist() if entry.worker_of(row) == worker]
-        for region in self._regions:
-            if any(member.grants.executors[member.place] == worker for member in region.members):
-                bound += region.rows.tolist()
         self.drop(np.array(bound, np.int64), 0)
         return np.array(bound, np.int64)
 
@@ -198,43 +151,6 @@ class WorkerQueue:
             if not left:
                 break
         return started
-
-    def _start_region(self, region: _Region, room: dict[int, list[int]], now: float) -> list[tuple[int, int]] | None:
-        """None: there is no room for all of it."""
-        first_of: dict[int, int] = {}
-        started: list[tuple[int, int]] = []
-        for member in region.members:
-            worker = self._worker_for(member, first_of.get(member.slot), now < region.insists_until)
-            if worker is None or not room.get(worker.node):
-                for row, slot in started:
-                    room[self._workers.node_of(row)].append(slot)
-                self._workers.release(np.array([row for row, _ in started], np.int64))
-                return None
-            if member.slot in first_of:
-                self._workers.share(member.row, first_of[member.slot])
-            else:
-                strayed = member.grants.insists and worker.name != member.grants.executors[member.place]
-                self._workers.hold(member.row, worker, member.grants, member.place, strayed=strayed)
-                first_of[member.slot] = member.row
-            started.append((member.row, room[worker.node].pop()))
-        return started
-
-    def _worker_for(self, member: Member, shared: int | None, bound: bool) -> Worker | None:
-        """``shared``: an execution that has its slot already. None: there is no room now."""
-        told = self._workers.by_name.get(member.grants.executors[member.place])
-        pool = self._workers.enforcement is SlotEnforcement.POOL
-        if shared is not None:
-            own = self._workers.by_name[self._workers.name_of(shared)]
-            check(not pool or own is told, f"executions that share a slot on {own.name} are sent to different workers")
-            return own
-        profile = member.grants.profile
-        if pool:
-            check(told is not None, "a region is deployed on a worker that is not there")
-        if told is not None and (pool or (member.grants.insists and (bound or self._workers.fits(told, profile)))):
-            return told if pool or self._workers.fits(told, profile) else None
-        workers = list(self._workers)
-        offered = (workers[k] for k in self._shuffled(len(workers)).tolist())
-        return next((worker for worker in offered if self._workers.fits(worker, profile)), None)
 
     def _offers(self, wish: Wish | None, alive: Mask, now: float) -> list[Worker]:
         """The workers that will do, those that are to be avoided last, or not at all while there is time."""

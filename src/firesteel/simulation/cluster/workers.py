@@ -1,16 +1,14 @@
-"""Workers with resources of their own, and a book of who holds what on them: kept from what really runs where, and never
-from what the slot pool says."""
+"""Workers with resources of their own, and a book of who holds what on them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from firesteel.model.arrays import Ints, Names
 from firesteel.scheduler.kernel.commands import SlotGrants
 from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, SlotEnforcement, WorkerResources
-from firesteel.simulation.violation import check
 
 NOWHERE = Names.of([])
 _ROUNDING = 1e-6
@@ -42,7 +40,6 @@ class Worker:
     resources: WorkerResources
     slots: int
     profile: ResourceProfile | None = None
-    alive: bool = True
     held: dict[int, Held] = field(default_factory=dict)
     foreign: float = 0.0
     """Cores that other jobs' tasks take."""
@@ -77,46 +74,6 @@ class Worker:
     def memory_left(self) -> float:
         return self.resources.memory - sum(held.memory for held in self.slots_held)
 
-    def check_holds(self, exact: bool) -> None:
-        """It must not hold more than it has. What was called gone and runs on is nobody's fault; ``exact``: the pool
-        alone keeps the promise, of all resources."""
-        known = [held for held in self.slots_held if not held.gone]
-        if not known:
-            return
-        told = f"{self.name} has {self.resources}, and its {len(known)} slots hold"
-        cores = sum(held.cores for held in known)
-        if exact:
-            check(cores + self.foreign <= self.resources.cpu_cores + _ROUNDING, f"{told} {cores:g} cores")
-        for name in {name for held in known for name in held.external}:
-            amount = sum(held.external.get(name, 0.0) for held in known)
-            check(amount <= self.resources.external.get(name, 0.0) + _ROUNDING, f"{told} {amount:g} {name}")
-        if not any(held.strayed for held in known):
-            memory = sum(held.memory for held in known)
-            check(memory <= self.resources.memory + 1, f"{told} {memory:,.0f} B of {self.resources.memory:,} B")
-            self._check_kinds(known, told)
-        self._check_addresses(known)
-
-    def _check_kinds(self, known: list[Held], told: str) -> None:
-        for kind in MEMORY_KINDS:
-            most = getattr(self.resources, kind)
-            amount = sum(held.kinds.get(kind, 0.0) for held in known)
-            check(most is None or amount <= most + 1, f"{told} {amount:,.0f} B of {most} B as {kind}")
-
-    def _check_addresses(self, known: list[Held]) -> None:
-        for name, own in self.resources.addresses.items():
-            given = dict.fromkeys(own, 0.0)
-            for held in known:
-                for address in held.addresses.get(name, ()):
-                    check(address in given, f"{self.name} has no {name} {address}")
-                    given[address] += min(1.0, held.external.get(name, 0.0))
-            for address, amount in given.items():
-                check(amount <= 1 + _ROUNDING, f"{amount:g} of {name} {address} on {self.name} is held")
-            for held in known:
-                asked, got = held.external.get(name, 0.0), len(held.addresses.get(name, ()))
-                check(
-                    got >= asked - _ROUNDING, f"an execution with {asked:g} {name} on {self.name} has {got} addresses"
-                )
-
 
 class Workers:
     """All workers that are there, by name."""
@@ -139,7 +96,6 @@ class Workers:
 
     def remove(self, worker: Worker) -> None:
         """It is gone. What ran there was released before."""
-        worker.alive = False
         self.by_name.pop(worker.name, None)
 
     def on_node(self, node: int) -> list[Worker]:
@@ -163,53 +119,20 @@ class Workers:
         return max(0, math.floor(min(limits) + _ROUNDING))
 
     def hold(self, row: int, worker: Worker, grants: SlotGrants, place: int, *, strayed: bool = False) -> None:
-        """An execution begins to run there. Raises ViolationError when the worker then holds more than it has."""
+        """An execution begins to run there."""
         worker.held[row] = worker.need(grants, place, self.is_exact, strayed)
         running = self._running[grants.group] = self._running.get(grants.group, 0) + 1
         self.most[grants.group] = max(running, self.most.get(grants.group, 0))
         worker.idle_since = None
         self._of[row] = worker
-        worker.check_holds(self.is_exact)
 
-    def share(self, row: int, other: int) -> None:
-        """An execution begins to run in the slot of another one."""
-        worker = self._of[row] = self._of[other]
-        worker.held[row] = worker.held[other]
-
-    def release(self, rows: Ints) -> bool:
-        """They are over. True: one of them was called gone before."""
-        gone = False
+    def release(self, rows: Ints) -> None:
+        """They are over."""
         for row in rows.tolist() if self._of else ():
             worker = self._of.pop(row, None)
             if worker is not None:
                 held = worker.held.pop(row)
-                gone |= held.gone
                 self._running[held.group] -= all(held is not other for other in worker.held.values())
-        return gone
-
-    def lose_driver(self, rows: Ints) -> None:
-        """These are over, and so are its other jobs."""
-        self.release(rows)
-        for worker in self:
-            worker.foreign = 0.0
-            worker.idle_since = None
-
-    def called_gone(self, rows: Ints) -> bool:
-        """The scheduler hears that these are gone. True: some of them are not."""
-        running = [self._of[row].held[row] for row in rows.tolist() if row in self._of]
-        for held in running:
-            held.gone = True
-        return bool(running)
-
-    def occupied(self) -> dict[str, float]:
-        """Cores of each worker that are taken by what is not the scheduler's to run now."""
-        found = {w.name: w.foreign + sum(h.spark_cores for h in w.slots_held if h.gone) for w in self}
-        return {name: cores for name, cores in found.items() if cores}
-
-
-def total_slots(workers: Iterable[WorkerResources]) -> int:
-    """Slots of coarse groups: one for each core."""
-    return sum(slots_of(worker) for worker in workers)
 
 
 def slots_of(worker: WorkerResources) -> int:

@@ -6,22 +6,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from tests.simulation.ending import Ending
+from tests.simulation.plane import Plane
 
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel import events as e
-from firesteel.scheduler.slots.resource_profile import SlotEnforcement
-from firesteel.simulation.cluster import reading
-from firesteel.simulation.cluster.ending import Ending
+from firesteel.simulation import injection
 from firesteel.simulation.cluster.runs import RunState
-from firesteel.simulation.cluster.workers import Worker, slots_of
-from firesteel.simulation.plane import Plane
 
 
-class FaultInjection:
+class FaultInjection(injection.FaultInjection):
+    _plane: Plane
+    _ending: Ending
+
     def __init__(self, plane: Plane, ending: Ending, tell: Callable[[e.Event], None]) -> None:
-        self._plane = plane
-        self._ending = ending
-        self._tell = tell
+        super().__init__(plane, ending, tell)
         self._freezes = 0
         self._frozen_since: dict[int, int] = {}
         """Node to the number of its freeze."""
@@ -37,7 +36,7 @@ class FaultInjection:
 
     def begin(self) -> None:
         """Throw the first dice."""
-        faults = self._plane.world.faults
+        faults = self._plane.faults
         kinds = (
             (faults.node_death_every, faults.max_node_deaths, self._some_node_dies),
             (faults.lose_every, faults.max_losses, self._some_object_vanishes),
@@ -68,7 +67,7 @@ class FaultInjection:
 
     def kill(self, node: int, *, back_after: float | None = None) -> None:
         """A node dies, and all that runs there; its objects too where storage is the nodes' own."""
-        plane, faults = self._plane, self._plane.world.faults
+        plane, faults = self._plane, self._plane.faults
         rows = plane.cluster.vacate(plane.cluster.kill(node))
         self._frozen_since.pop(node, None)
         self._ending.end(rows)
@@ -94,20 +93,10 @@ class FaultInjection:
         if np.isfinite(back):
             plane.clock.after(back, lambda: self._back(node))
 
-    def _tell_lost(self, rows: Ints, cause: e.FailureCause) -> None:
-        """Once the second runs have found slots, and ended at once."""
-
-        def told() -> None:
-            if self._plane.ended is None:
-                self._ending.tell_failed(rows, cause)
-            self._plane.runs.forget(rows)
-
-        self._plane.message(self._plane.dice.until_next(self._plane.world.faults.late_by), told)
-
     def _finish_late(self, rows: Ints) -> None:
         """Some of these, given up with their node, go on unseen; what they wrote and say comes in later."""
         plane = self._plane
-        for row in rows[plane.dice.which(plane.world.faults.zombie, len(rows))].tolist():
+        for row in rows[plane.dice.which(plane.faults.zombie, len(rows))].tolist():
             one = np.array([row])
             if plane.runs.fails[row] or self._ending.missing(one)[1]:
                 continue
@@ -125,7 +114,7 @@ class FaultInjection:
             plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.is_heard
             self._tell(replace(event, at=plane.clock.now))
 
-        plane.message(plane.dice.until_next(2 * plane.world.faults.late_by), told)
+        plane.message(plane.dice.until_next(2 * plane.faults.late_by), told)
 
     def _back(self, node: int) -> None:
         self._plane.cluster.revive(node)
@@ -152,16 +141,16 @@ class FaultInjection:
             if cluster.healthy[node]:
                 cluster.set_speed(node, float(cluster.usual_speed[node]), plane.clock.now)
 
-        plane.clock.after(plane.world.faults.slow_for, over)
+        plane.clock.after(plane.faults.slow_for, over)
 
     def _some_node_freezes(self) -> None:
         node = self._one_of_the_healthy()
         if node is not None:
-            self.freeze(node, self._plane.world.faults.freeze_for)
+            self.freeze(node, self._plane.faults.freeze_for)
 
     def _freeze_for_good(self) -> None:
         # One beside each slow node would be no other node.
-        for node in self._plane.cluster.spread(self._plane.world.faults.frozen_nodes, after=1).tolist():
+        for node in self._plane.cluster.spread(self._plane.faults.frozen_nodes, after=1).tolist():
             self.freeze(node, np.inf)
 
     def freeze(self, node: int, seconds: float) -> None:
@@ -181,47 +170,11 @@ class FaultInjection:
 
         def missed() -> None:
             if still():
-                self.kill(node, back_after=plane.world.faults.node_back_after if np.isfinite(seconds) else np.inf)
+                self.kill(node, back_after=plane.faults.node_back_after if np.isfinite(seconds) else np.inf)
 
         if np.isfinite(seconds):
             plane.clock.after(seconds, thaw)
-        plane.clock.after(plane.world.faults.heartbeat_timeout, missed)
-
-    def tell_of_node(self, node: int, *, added: bool) -> None:
-        plane = self._plane
-        if plane.has_resources:
-            for worker in self._workers_change(node, added):
-                plane.tell_of_worker(worker, added)
-            return
-        self._tell(plane.node_changed(node, added))
-
-    # --- workers with resources ------------------------------------------------------------------------------------
-
-    def _workers_change(self, node: int, added: bool) -> list[Worker]:
-        """The workers that come or go with the node."""
-        plane = self._plane
-        if not added:
-            plane.executors.node_is_gone(node)
-            gone = plane.workers.on_node(node)
-            for worker in gone:
-                plane.workers.remove(worker)
-            return gone
-        if plane.workers.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            return []
-        starts = plane.cluster.starts[node] = plane.cluster.starts[node] + 1
-        name = f"executor-{node + 1}" + (f".{starts}" if starts > 1 else "")
-        resources = plane.world.cluster.resources_of(node)
-        worker = Worker(name, node, resources, slots_of(resources))
-        plane.workers.add(worker)
-        return [worker]
-
-    def _bound_to(self, node: int) -> Ints:
-        """Executions that were to begin on this very node, and now go with it."""
-        plane = self._plane
-        found = [plane.worker_queue.take_bound(worker.name) for worker in plane.workers.on_node(node)]
-        bound = np.concatenate([np.empty(0, np.int64), *found])
-        self._ending.end(bound)
-        return bound
+        plane.clock.after(plane.faults.heartbeat_timeout, missed)
 
     def _some_worker_is_used(self) -> None:
         plane = self._plane
@@ -237,25 +190,9 @@ class FaultInjection:
             worker.foreign -= cores
             plane.tell_what_is_occupied()
 
-        plane.message(plane.world.faults.foreign_for, over)  # with the driver its other jobs end
+        plane.message(plane.faults.foreign_for, over)  # with the driver its other jobs end
 
-    # --- executions and objects ------------------------------------------------------------------------------------
-
-    def fail_one(self, row: int) -> None:
-        """One running execution misses the first object it reads; one that reads none fails by itself."""
-        plane, rows = self._plane, np.array([row])
-        plane.cluster.vacate(plane.runs.slot[rows].astype(np.int64))
-        deployment = plane.runs.deployment_of(row)
-        self._ending.end(rows)
-        for gate, ranges in reading.inputs_of(deployment.command):
-            rects = ranges.of(row - deployment.first)
-            if len(rects):
-                first = int(rects[0, 0])
-                place = first if gate.partitions is None else int(np.searchsorted(gate.partitions, first))
-                plane.storage.lose(gate.dataset, gate.tokens[place : place + 1])
-                self._ending.tell_missing(rows, np.zeros(1, np.int64), [reading.named(gate, place)])
-                return
-        self._ending.tell_failed(rows, e.FailureCause(e.FailureKind.USER, "an injected error of the user's function"))
+    # --- objects ---------------------------------------------------------------------------------------------------
 
     def lose(self, dataset: int, count: int = 1) -> None:
         """Some objects of a data set vanish, or cannot be read any more."""
@@ -263,7 +200,7 @@ class FaultInjection:
         tokens = plane.storage.objects(dataset, plane.graph.datasets[dataset].producer)
         if len(tokens):
             chosen = np.unique(plane.dice.rng.choice(tokens, count))
-            damaged = plane.dice.which(plane.world.faults.damage, len(chosen))
+            damaged = plane.dice.which(plane.faults.damage, len(chosen))
             plane.storage.damage(dataset, chosen[damaged])
             plane.storage.lose(dataset, chosen[~damaged])
 

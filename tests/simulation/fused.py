@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.simulation.shares import Attempts
 
 from firesteel.model.job_graph import JobGraph, JobVertex
 from firesteel.scheduler.kernel import commands as c
-from firesteel.simulation.shares import Attempts
 from firesteel.simulation.violation import check
 
 

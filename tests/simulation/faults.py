@@ -1,21 +1,16 @@
-"""Rates of faults in a simulated cluster, and the dice that decide when they happen. All dice come from one seed."""
+"""Rates of faults in the simulated cluster of tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from firesteel.model.arrays import Floats, Ints
-from firesteel.simulation.cluster.storage import Mask
+from firesteel.simulation import dice
 
 
 @dataclass(frozen=True, slots=True)
-class Faults:
+class Faults(dice.Faults):
     """Chances are per event or execution, times are virtual seconds between two of a kind; 0: never."""
 
-    fail_rate: float = 0.0
-    """Executions whose user function raises."""
     max_failures: int = 1 << 40
     """After so many, functions do not raise any more: jobs of tests are to end."""
     node_death_every: float = 0.0
@@ -38,11 +33,6 @@ class Faults:
     """A node stands still for ``freeze_for`` seconds; inf: for good."""
     freeze_for: float = 5.0
     max_freezes: int = 3
-    frozen_nodes: int = 0
-    """So many stand still for good, ``frozen_after`` the job's start."""
-    frozen_after: float = 0.1
-    heartbeat_timeout: float = 120.0
-    """A node that has stood still so long is told as gone (Spark: ``spark.network.timeout``)."""
     zombie: float = 0.0
     """Executions that were given up, on nodes that stood still or were called dead, go on and finish late."""
     tie: float = 0.0
@@ -55,7 +45,6 @@ class Faults:
     """An event is told twice, the second time late."""
     late: float = 0.0
     """An event is told late."""
-    late_by: float = 1.0
     other_token: float = 0.0
     """A finished execution was run once more by Spark: it reports again, under another token."""
     race: float = 0.0
@@ -82,33 +71,3 @@ class Faults:
     """From an event to its being written: its commands wait so long, with those of the events meanwhile."""
     cancel_after: float = 0.0
     """The user cancels the job after so many virtual seconds."""
-
-
-class Dice:
-    def __init__(self, seed: int, of: str = "") -> None:
-        """``of``: what they are thrown for, where that has dice of its own."""
-        self.rng = np.random.default_rng([seed, *of.encode()] if of else seed)
-
-    def happens(self, chance: float) -> bool:
-        return chance > 0 and self.rng.random() < chance
-
-    def which(self, chance: float, count: int) -> Mask:
-        """To which of ``count`` it happens."""
-        return self.rng.random(count) < chance if chance > 0 else np.zeros(count, np.bool_)
-
-    def until_next(self, every: float) -> float:
-        return float(self.rng.exponential(every))
-
-    def between(self, least: float, most: float, count: int) -> Floats:
-        return self.rng.uniform(least, most, count)
-
-    def order_of(self, count: int) -> Ints:
-        """The numbers below ``count``, shuffled."""
-        return self.rng.permutation(count)
-
-    def one_of(self, count: int) -> int:
-        return int(self.rng.integers(count))
-
-    def some_of(self, count: int, times: int) -> Ints:
-        """As :meth:`one_of` so many times."""
-        return self.rng.integers(count, size=times)

@@ -25,12 +25,12 @@ from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.simulation.cluster.runs import RunState
+from firesteel.simulation.dice import Dice
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.faults.dice import Dice
 from firesteel.simulation.violation import check
 
 if TYPE_CHECKING:
-    from firesteel.simulation.job import SimulatedJob
+    from tests.simulation.job import SimulatedJob
 
 MakeScheduler = Callable[[SideInputs], Scheduler]
 """Makes the scheduler of each driver; they are all alike."""
@@ -91,7 +91,7 @@ class MortalDrivers:
         self._job = job
         self._make = make
         self._side_inputs = side_inputs
-        faults = job.world.faults
+        faults = job.plane.faults
         self._faults = faults
         self._dice = Dice(job.world.seed, f"drivers {faults.driver_dies_at}")
         self._log: list[bytes] = []
@@ -207,7 +207,7 @@ class MortalDrivers:
         plane.lose_driver()
         for row in running[finishes & late].tolist():
             plane.clock.after(dice.until_next(1.0), lambda row=row: self._finish_unheard(row))
-        if plane.world.faults.lose_every and plane.graph.datasets and dice.happens(0.5):
+        if plane.faults.lose_every and plane.graph.datasets and dice.happens(0.5):
             dataset = dice.one_of(len(plane.graph.datasets))
             tokens = plane.storage.objects(dataset, plane.graph.datasets[dataset].producer)
             if len(tokens):
@@ -215,7 +215,7 @@ class MortalDrivers:
 
     def _void(self, scheduler: Scheduler) -> tuple[list[e.OutputsLost], list[int]]:
         """Staged outputs of sinks that are gone, and vertices whose rows would be parted otherwise."""
-        if not self._job.world.faults.lose_every:
+        if not self._job.plane.faults.lose_every:
             return [], []
         graph, table, dice = scheduler.graph, scheduler.executions, self._dice
         lost: list[e.OutputsLost] = []

@@ -1,1 +1,0 @@
-"""Fault injection: dice from one seed, and what goes wrong and when."""
