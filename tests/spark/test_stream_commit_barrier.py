@@ -11,7 +11,7 @@ import pytest
 
 from firesteel.spark.streams import commit_barrier as barrier_module
 from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
-from firesteel.spark.streams.commit_barrier import AtBarrier, EngineCommitBarrier, NoCommitBarrier, commit_barrier_of
+from firesteel.spark.streams.commit_barrier import AtBarrier, CommitBarrier, EngineCommitBarrier, commit_barrier_of
 from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 
 
@@ -153,7 +153,7 @@ def test_a_query_without_micro_batches_has_no_barrier_and_is_just_stopped(spark,
         .trigger(continuous="1 second")
     ).start()
     barrier = commit_barrier_of(1, query, spark.sparkContext, query.stop, lambda report: None)
-    assert isinstance(barrier, NoCommitBarrier)
+    assert type(barrier) is CommitBarrier
     assert not barrier.stop(lambda: None)
     assert not query.isActive
 

@@ -33,7 +33,6 @@ from firesteel.scheduler.streaming.events import (
     StreamSubmitted,
 )
 from firesteel.spark.streams.driver import StreamDriver
-from firesteel.spark.streams.offers import NoOffers
 from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 
 STEPS = [step for step in RescaleStep if step is not RescaleStep.BUILD]
@@ -81,7 +80,7 @@ def numbers(folder: Path):
 
 
 def run(spark, build, checkpoint, scheduler):
-    driver = StreamDriver(spark, build, str(checkpoint), scheduler, Instruments(), name="counted", offers=NoOffers())
+    driver = StreamDriver(spark, build, str(checkpoint), scheduler, Instruments(), name="counted", offers=None)
     driver.start()
     assert driver.join(SECONDS), scheduler.events
     return driver.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from queue import SimpleQueue
 
 import numpy as np
@@ -16,7 +17,7 @@ from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.codec import decode
 from firesteel.scheduler.recovery.records import Alive, SinkStep, Told, decode_records
 from firesteel.scheduler.recovery.side_inputs import SideInputs
-from firesteel.spark.recovery.gate import JobLog, NoRecovery, WithoutLog
+from firesteel.spark.recovery.gate import Gate, LogGate
 
 
 class Place:
@@ -54,8 +55,8 @@ class Driver:
 
     def __init__(self, place, recovery=None):
         self.done, self.queue = [], SimpleQueue()
-        made = recovery or JobLog(place, [Alive(0.0)], SideInputs())
-        self.gate = made.begin(self.queue.put, lambda: 1.0, self.done.append)
+        made = recovery or partial(LogGate, place, [Alive(0.0)], SideInputs(), False)
+        self.gate = made(self.queue.put, lambda: 1.0, self.done.append)
 
     def wait(self):
         """Takes what comes next from the gate."""
@@ -127,7 +128,7 @@ def test_a_log_that_fails_lets_everything_through_and_says_so():
 
 def test_an_answer_that_cannot_be_written_is_as_a_log_that_fails():
     inputs = SideInputs()
-    driver = Driver(None, JobLog(Place(), [Alive(0.0)], inputs))
+    driver = Driver(None, partial(LogGate, Place(), [Alive(0.0)], inputs, False))
     inputs.ask(object)
     driver.gate.heard(event(), [release()])
     until(driver, ["Record", "ReleasePartitions"])
@@ -166,7 +167,7 @@ def test_a_fenced_driver_carries_nothing_out():
 
 
 def test_without_a_log_everything_is_done_at_once():
-    for recovery, said in ((NoRecovery(), []), (WithoutLog("no space"), ["Record"])):
+    for recovery, said in ((Gate, []), (partial(Gate, lost="no space"), ["Record"])):
         driver = Driver(None, recovery)
         driver.gate.heard(event(), [release(), RECORD])
         driver.gate.step(1, 0, "publishing")

@@ -26,7 +26,7 @@ from firesteel.spark.session.probe import Findings
 from firesteel.spark.slots import provisioning as slot_provisioning
 from firesteel.spark.slots import workers
 from firesteel.spark.slots.profiles import executor_need, task_need
-from firesteel.spark.slots.provisioning import NoSlotProvisioning, slot_mode_of, slot_provisioning_of
+from firesteel.spark.slots.provisioning import SlotProvisioning, slot_mode_of, slot_provisioning_of
 from firesteel.spark.slots.workers import Workers
 from firesteel.task.executor.place import Place
 
@@ -256,7 +256,7 @@ class TestSlotting:
 
     def test_without_resources_nothing_happens(self):
         made = slot_provisioning_of(Context(), graph(SlotSharingGroup("a"), SlotSharingGroup("b")), Options({}), {})
-        assert isinstance(made, NoSlotProvisioning)
+        assert type(made) is SlotProvisioning
         listed = {"0": ExecutorInfo("a", 1, 1)}
         assert made.described(listed) == listed
         assert made.slots_of(deploys(None), 0) is None
@@ -386,7 +386,7 @@ def test_a_job_hears_of_all_workers_before_it_starts_unless_it_is_cancelled(canc
         status.hosts[str(len(status.hosts))] = "b"  # one more has registered
         return next(waits)
 
-    made = NoSlotProvisioning()
+    made = SlotProvisioning()
     made.mode, made.awaits_executors = SlotMode(), awaits
     loop.driver._in.slot_provisioning = made
     if cancelled:

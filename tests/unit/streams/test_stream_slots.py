@@ -286,7 +286,7 @@ def test_executors_that_are_alike_are_told_together():
         ExecutorOffer(2, 2, GIB - RESERVED, GIB),
         ExecutorOffer(1, 4, GIB - RESERVED, GIB, (("gpu", 2.0),)),
     )
-    assert offers_of(context(), SlotSharingGroup("default"), Options()).of([small]) == ()
+    assert offers_of(context(), SlotSharingGroup("default"), Options()) is None
 
 
 def test_a_session_that_is_made_for_a_stream_gives_its_tasks_what_the_group_says():

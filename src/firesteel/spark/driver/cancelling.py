@@ -13,9 +13,10 @@ import numpy as np
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, DiscardExecutions
 from firesteel.spark.driver.batch import Batch, BatchEnded, Execution
-from firesteel.spark.driver.kill import Killing, TaskGone
+from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.watch import TasksLost
+from firesteel.spark.standing.tasks import StandingTasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS
 
 CANCEL_PATIENCE_SECONDS = 10.0
@@ -29,7 +30,7 @@ class Cancelling:
     def __init__(
         self,
         active: dict[int, Batch],
-        killer_of: Callable[[Batch], Killing],
+        killer_of: Callable[[Batch], Killer | StandingTasks],
         *,
         in_spark: Callable[[Batch], None],
         discard: Callable[[DiscardExecutions], None],

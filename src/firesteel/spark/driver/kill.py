@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.placement.status_store import SparkTask
@@ -34,22 +33,6 @@ class TaskGone:
     @property
     def has_begun(self) -> bool:
         return self.task != NO_TASK
-
-
-class Killing(Protocol):
-    """Ends single executions, for the job's thread."""
-
-    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None:
-        """Kill the tasks of these, the rest of the batch goes on."""
-        ...
-
-    def follow(self, batch: Batch, subtasks: Collection[int]) -> None:
-        """The whole batch is being cancelled; say when the tasks of these are gone."""
-        ...
-
-    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None:
-        """They have spoken: nothing is left to kill."""
-        ...
 
 
 @dataclass(slots=True)

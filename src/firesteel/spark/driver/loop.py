@@ -67,16 +67,16 @@ from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
 from firesteel.spark.recovery.beginning import Beginning, Driver, FromNothing
 from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.recovery.deployments import Port
-from firesteel.spark.recovery.gate import NO_RECOVERY, Recovery
+from firesteel.spark.recovery.gate import Gate, Recovery
 from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
-from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
+from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
-from firesteel.spark.standing.tasks import NO_STANDING_TASKS, NotTaken, Standing, TurnLost
+from firesteel.spark.standing.tasks import NotTaken, Standing, TurnLost, no_standing_tasks
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import Merger
 from firesteel.spark.storage.outputs import Outputs
-from firesteel.spark.storage.publish import NO_STEPS, SinkSteps
+from firesteel.spark.storage.publish import SinkSteps
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.executor.information import Blob, VertexInformation
 from firesteel.task.program import ResultOutput
@@ -116,16 +116,16 @@ class DriverInput:
     """A directory of the job's on the driver's machine, if it has one."""
     nodes: NodeNames = field(default_factory=NodeNames)
     look_seconds: float = LOOK_SECONDS
-    slot_provisioning: SlotProvisioning = field(default_factory=NoSlotProvisioning)
+    slot_provisioning: SlotProvisioning = field(default_factory=SlotProvisioning)
     memory_budget: int = 0
     """Bytes that a task may use for its data."""
     data_volume: int = DATA_VOLUME_PER_TASK.default
     """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
     own_workers: OwnWorkers = AS_THEY_ARE
-    recovery: Recovery = NO_RECOVERY
+    recovery: Recovery = Gate
     beginning: Beginning = field(default_factory=FromNothing)
-    standing: Standing = NO_STANDING_TASKS
+    standing: Standing = no_standing_tasks
     finishing: Callable[[], Any] = lambda: None
     """Called before anybody can read that the job has finished."""
 
@@ -152,11 +152,11 @@ class JobDriver:
     def __init__(self, given: DriverInput) -> None:
         self._in = given
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._gate = given.recovery.begin(self._queue.put, given.clock.now, self._execute)
+        self._gate = given.recovery(self._queue.put, given.clock.now, self._execute)
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put, given.own_workers)
-        self._standing = given.standing.begin(self._queue.put, given.clock.now)
-        steps = SinkSteps(given.compiled, self._gate.step, given.beginning.published) if self._gate.lasts else NO_STEPS
+        self._standing = given.standing(self._queue.put, given.clock.now)
+        steps = SinkSteps(given.compiled, self._gate.step, given.beginning.published) if self._gate.lasts else None
         self.outputs = Outputs(
             *(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now),
             steps=steps,

@@ -45,7 +45,6 @@ from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.side_inputs import DIRECT
-from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.exchanges import decisions_before
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
@@ -55,7 +54,7 @@ from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
-from firesteel.spark.recovery.beginning import Beginning, DriverIdentity, may_change_jobs
+from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
 from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.recovery.header import FROM_NOTHING
 from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
@@ -66,7 +65,7 @@ from firesteel.spark.session.preflight import executors, modules_of, preflight, 
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
 from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
+from firesteel.spark.slots.provisioning import shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.slots.workers import beside_heap, counts_overhead
 from firesteel.spark.standing.choice import standing_tasks
@@ -107,9 +106,15 @@ def submit(
         check_session(session)
         with own_interrupts():
             prepared = _prepare(
-                compiled, session.sparkContext, options, job_id or new_job_id(), costs=costs, opened=opened
+                compiled,
+                session.sparkContext,
+                options,
+                job_id or new_job_id(),
+                watchers.record,
+                costs=costs,
+                opened=opened,
             )
-            run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
+            run = JobRun(options, watchers, prepared)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
         if run is None:
@@ -135,21 +140,12 @@ class LateNumber:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything made before the job starts. ``programs``: vertex to its cloudpickled program. ``memory_budget``: bytes that a task
-    may use for its data."""
+    """Everything made before the job starts. ``decisions``: on how the job will run, taken before it does."""
 
-    scheduler: Scheduler
+    driver: DriverInput
     storage: JobStorage
-    job: Blob
-    token_of: Callable[[int], int]
-    memory_budget: int
-    programs: dict[int, bytes]
-    slot_provisioning: SlotProvisioning
-    session: SessionJob
-    beginning: Beginning
-    opened: Opened | None = None
-    decisions: tuple[Decision, ...] = ()
-    """On how the job will run, taken before it does."""
+    opened: Opened | None
+    decisions: tuple[Decision, ...]
 
 
 def _prepare(
@@ -157,143 +153,139 @@ def _prepare(
     context: Any,
     options: Options,
     job_id: str,
+    record: Callable[[Any], None],
     *,
     costs: StepCosts,
     opened: Opened | None,
 ) -> Prepared:
     """Leaves nothing behind where it raises, but what it had found."""
     with ExitStack() as undo:
-        prepared = _made(compiled, context, options, job_id, undo, costs=costs, opened=opened)
-        undo.pop_all()
-        return prepared
-
-
-def _made(
-    compiled: CompiledJob,
-    context: Any,
-    options: Options,
-    job_id: str,
-    undo: ExitStack,
-    *,
-    costs: StepCosts,
-    opened: Opened | None,
-) -> Prepared:
-    same = None if opened is None else opened.same
-    queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
-    in_order = queue is not None and queue.result == BOUNDED
-    slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
-    session = SessionJob(
-        context.applicationId, compiled.job_graph.name, shares_slots=shares_slots(slot_provisioning.mode)
-    )
-    undo.callback(session.close)
-    join = session.join if shares_slots(slot_provisioning.mode) else None
-    given = Given(
-        slots=context.defaultParallelism,
-        in_order=in_order,
-        slot_mode=slot_provisioning.mode,
-        cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
-        costs=costs,
-        request_seconds=None,
-        task_memory=None,
-    )
-    given = given if opened is None else opened.given(given)
-    request_seconds, task_memory = LateNumber(), LateNumber()
-    side_inputs = side_inputs_of(opened, options)
-    if same is None:
-        late_numbers = {"request_seconds": request_seconds, "task_memory": task_memory}
-        arguments: dict[str, Any] = {**given.arguments(), **late_numbers}
-        scheduler = create_scheduler(
-            compiled.job_graph,
-            options,
-            **arguments,
-            join=join,
-            side_inputs=side_inputs or DIRECT,
+        same = None if opened is None else opened.same
+        queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
+        in_order = queue is not None and queue.result == BOUNDED
+        slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
+        session = SessionJob(
+            context.applicationId, compiled.job_graph.name, shares_slots=shares_slots(slot_provisioning.mode)
         )
-    else:
-        scheduler = same.replayed.scheduler
-    programs = serialise_programs(compiled)
-    local = is_local(context)
-    ours = local and runs_our_interpreter(context)
-    root, filesystem = reached_storage(options, shared=not local)
-    if not ours:
-        ship(context)
-    opener = set() if filesystem is None else {filesystem.partition(":")[0]}
-    beside = modules_beside(programs.values())
-    needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
-    modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-    token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
-    here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
-    storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
-    epoch = storage.epoch
-    there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
-    storage.sweep()
-    if same is None:
-        undo.callback(storage.remove)
-        storage.create()
-    else:
-        storage.claim()
-    if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
-        request_seconds.tell(storage.request_seconds())
-    budget = _memory_budget(context, options, there.memory)
-    task_memory.tell(budget)
-    information = JobInformation(
-        job_id=job_id,
-        store=storage.store,
-        codec=options[CODEC],
-        memory_budget=budget,
-        scratch=storage.scratch if local else None,
-        module_paths=tuple(p for p in sys.path if p) if local else (),
-        blob_cache_bytes=options[BLOB_CACHE_BYTES],
-        kept_functions=options[KEPT_FUNCTIONS],
-        node_variable=options[NODE_VARIABLE],
-        heavy_keys=options[HEAVY_KEYS],
-        failed_rows=options[FAILED_ROWS],
-        engine=None if ours else engine_of(context, programs.values(), there=there.engine),
-        modules=beside,
-        watch=None if opened is None else opened.watch(options),
-        token_base=token_base,
-    )
-    queueing = () if queue is None else (queue,)
-    decisions = (*queueing, *slot_provisioning.decisions(), *(() if opened is None else opened.decisions))
-    job, token_of = Blob.of(information), information.token_of
-    measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
-    driver = DriverIdentity(epoch, token_base, context.applicationId)
-    beginning = beginning_of(opened, compiled, options, storage, given=measured, side_inputs=side_inputs, driver=driver)
-    made = scheduler, storage, job, token_of, budget, programs, slot_provisioning, session, beginning
-    return Prepared(*made, opened, decisions)
+        undo.callback(session.close)
+        join = session.join if shares_slots(slot_provisioning.mode) else None
+        given = Given(
+            slots=context.defaultParallelism,
+            in_order=in_order,
+            slot_mode=slot_provisioning.mode,
+            cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
+            costs=costs,
+            request_seconds=None,
+            task_memory=None,
+        )
+        given = given if opened is None else opened.given(given)
+        request_seconds, task_memory = LateNumber(), LateNumber()
+        side_inputs = side_inputs_of(opened, options)
+        if same is None:
+            late_numbers = {"request_seconds": request_seconds, "task_memory": task_memory}
+            arguments: dict[str, Any] = {**given.arguments(), **late_numbers}
+            scheduler = create_scheduler(
+                compiled.job_graph,
+                options,
+                **arguments,
+                join=join,
+                side_inputs=side_inputs or DIRECT,
+            )
+        else:
+            scheduler = same.replayed.scheduler
+        programs = serialise_programs(compiled)
+        local = is_local(context)
+        ours = local and runs_our_interpreter(context)
+        root, filesystem = reached_storage(options, shared=not local)
+        if not ours:
+            ship(context)
+        opener = set() if filesystem is None else {filesystem.partition(":")[0]}
+        beside = modules_beside(programs.values())
+        needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
+        modules = tuple(sorted(set(needed) - {module.name for module in beside}))
+        token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
+        here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
+        storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
+        there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
+        storage.sweep()
+        if same is None:
+            undo.callback(storage.remove)
+            storage.create()
+        else:
+            storage.claim()
+        if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
+            request_seconds.tell(storage.request_seconds())
+        budget = _memory_budget(context, options, there.memory)
+        task_memory.tell(budget)
+        information = JobInformation(
+            job_id=job_id,
+            store=storage.store,
+            codec=options[CODEC],
+            memory_budget=budget,
+            scratch=storage.scratch if local else None,
+            module_paths=tuple(p for p in sys.path if p) if local else (),
+            blob_cache_bytes=options[BLOB_CACHE_BYTES],
+            kept_functions=options[KEPT_FUNCTIONS],
+            node_variable=options[NODE_VARIABLE],
+            heavy_keys=options[HEAVY_KEYS],
+            failed_rows=options[FAILED_ROWS],
+            engine=None if ours else engine_of(context, programs.values(), there=there.engine),
+            modules=beside,
+            watch=None if opened is None else opened.watch(options),
+            token_base=token_base,
+        )
+        decisions = (
+            *(() if queue is None else (queue,)),
+            *slot_provisioning.decisions(),
+            *(() if opened is None else opened.decisions),
+        )
+        measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
+        own = DriverIdentity(storage.epoch, token_base, context.applicationId)
+        beginning = beginning_of(
+            opened, compiled, options, storage, given=measured, side_inputs=side_inputs, driver=own
+        )
+        driver = DriverInput(
+            compiled=compiled.copy(),  # its graph may change while the job runs
+            context=context,
+            scheduler=scheduler,
+            job_id=storage.job_id,
+            store=storage.store,
+            job=Blob.of(information),
+            token_of=information.token_of,
+            programs=programs,
+            record=record,
+            clock=Clock(beginning.at),
+            scratch=storage.scratch,
+            nodes=NodeNames(context.applicationId, options[NODE_VARIABLE]),
+            look_seconds=look_seconds(options),
+            slot_provisioning=slot_provisioning,
+            memory_budget=budget,
+            data_volume=options[DATA_VOLUME_PER_TASK],
+            session=session,
+            beginning=beginning,
+            finishing=storage.hold,
+        )
+        undo.pop_all()
+        return Prepared(driver, storage, opened, (*decisions_before(compiled), *decisions))
 
 
 class JobRun:
     """A job that was submitted."""
 
-    def __init__(
-        self,
-        compiled: CompiledJob,
-        context: Any,
-        options: Options,
-        instruments: Instruments,
-        prepared: Prepared,
-    ) -> None:
-        self.job_id = prepared.storage.job_id
-        self.job_name = compiled.job_graph.name
+    def __init__(self, options: Options, instruments: Instruments, prepared: Prepared) -> None:
+        given, opened = prepared.driver, prepared.opened
+        self.job_id = given.job_id
+        self.job_name = given.compiled.job_graph.name
         self.ran_standing: dict[int, str] = {}
         """Vertex to the tag of the Spark job whose standing task was given an execution of it last."""
-        self._compiled = compiled.copy()  # its graph may change while the job runs
-        self._context = context
+        self._given = given
+        self._compiled = given.compiled
         self._options = options
         self._instruments = instruments
-        self._scheduler = prepared.scheduler
         self._storage = prepared.storage
-        self._job = prepared.job
-        self._token_of = prepared.token_of
-        self._memory_budget = prepared.memory_budget
-        self._decisions = [*decisions_before(compiled), *prepared.decisions]
-        self._programs = prepared.programs
-        self._slot_provisioning = prepared.slot_provisioning
-        self._session = prepared.session
-        self._beginning = prepared.beginning
-        self._earlier = None if prepared.opened is None else prepared.opened.earlier
-        self._before = FROM_NOTHING if prepared.opened is None else prepared.opened.before
+        self._decisions = prepared.decisions
+        self._earlier = None if opened is None else opened.earlier
+        self._before = FROM_NOTHING if opened is None else opened.before
         self._begun: list[Any] = []
         self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
         """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""
@@ -311,13 +303,13 @@ class JobRun:
     # --- for the user's threads ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._inherit = local_properties(self._context)
+        self._inherit = local_properties(self._given.context)
         self._wait_for = _queue_behind_others(self)
         self._thread = threading.Thread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._session.close()
+            self._given.session.close()
             self._storage.remove()
             self._instruments.close()
             self._done.set()
@@ -419,9 +411,9 @@ class JobRun:
                     raise JobCancelledError(f"The job '{self.job_name}' was cancelled: {self._cancel_reason}.")
         for vertex, sinks in self._compiled.sinks.items():
             for place, sink in enumerate(sinks):
-                self._beginning.begin_sink(vertex, place, sink)
+                self._given.beginning.begin_sink(vertex, place, sink)
                 self._begun.append(sink)
-            self._programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
+            self._given.programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
             self._copies.update(((vertex, place), (sink, dumps(sink))) for place, sink in enumerate(sinks))
 
     def _drive(self) -> JobEnd:
@@ -430,32 +422,14 @@ class JobRun:
         self._instruments.record(planned(graph, self.job_id, self._options, self._compiled.external, **earlier))
         for decision in self._decisions:
             self._instruments.record(msgspec.structs.replace(decision, at=before.at))
+        given, ran = self._given, self.ran_standing
         driver = JobDriver(
-            DriverInput(
-                compiled=self._compiled,
-                context=self._context,
-                scheduler=self._scheduler,
-                job_id=self.job_id,
-                store=self._storage.store,
-                job=self._job,
-                token_of=self._token_of,
-                programs=self._programs,
-                record=self._instruments.record,
-                clock=Clock(self._beginning.at),
-                scratch=self._storage.scratch,
-                nodes=NodeNames(self._context.applicationId, self._options[NODE_VARIABLE]),
-                look_seconds=look_seconds(self._options),
-                slot_provisioning=self._slot_provisioning,
-                memory_budget=self._memory_budget,
-                data_volume=self._options[DATA_VOLUME_PER_TASK],
-                session=self._session,
-                own_workers=own_workers(self._context),
-                recovery=self._beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
-                beginning=self._beginning,
-                standing=standing_tasks(
-                    self._context, self._options, self._job, self.job_id, self.job_name, ran=self.ran_standing
-                ),
-                finishing=self._storage.hold,
+            replace(
+                given,
+                clock=Clock(given.beginning.at),
+                own_workers=own_workers(given.context),
+                recovery=given.beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
+                standing=standing_tasks(given.context, self._options, given.job, self.job_id, self.job_name, ran=ran),
             )
         )
         with self._lock:
@@ -466,7 +440,7 @@ class JobRun:
 
     def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
         """Removes all but the persistent results, and what a resume may use of a job that did not finish."""
-        self._session.close()
+        self._given.session.close()
         if isinstance(error, FencedError):
             return self._left_to_another(error)
         finished = error is None and end is not None
@@ -482,7 +456,9 @@ class JobRun:
             status = end.status.status
         outcome = self._outcome_of(status, error, persistent, () if end is None else end.decisions)
         out = ALL if finished else SOME if self._driver is not None and self._driver.outputs.published else NONE
-        quietly(lambda: self._beginning.in_run.over(out, outcome.journal))  # before what would tell it otherwise goes
+        quietly(
+            lambda: self._given.beginning.in_run.over(out, outcome.journal)
+        )  # before what would tell it otherwise goes
         if use is not None and kept:
             outcome.remove_with(use.end, stays=True) if persistent else use.end()
             self._storage.leave_room(self._options[RETAIN_AT_MOST])

@@ -22,7 +22,7 @@ from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.kill import Killer
 from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
 from firesteel.spark.placement.status_store import SparkStatus, SparkTask
-from firesteel.spark.slots.provisioning import NoSlotProvisioning, SlotProvisioning
+from firesteel.spark.slots.provisioning import SlotProvisioning
 
 LOOK_SECONDS = 1.0
 SHARE = 50
@@ -80,7 +80,7 @@ class Watcher:
         self._of_wall = of_wall
         self._seconds = seconds
         self._killer = killer
-        self._slot_provisioning = slot_provisioning or NoSlotProvisioning()
+        self._slot_provisioning = slot_provisioning or SlotProvisioning()
         self._slots_of_others = slots_of_others
         self._launches = launches
         self._gone = gone

@@ -9,8 +9,9 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,8 @@ from firesteel.scheduler.recovery.replay import Replayed
 from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.spark.driver.narrowing import NarrowingDone
 from firesteel.spark.recovery.corrections.identities import Identities
-from firesteel.spark.recovery.deployments import AllRun, Deployments, Noted, Port
-from firesteel.spark.recovery.gate import NO_RECOVERY, JobLog, Recovery, WithoutLog
+from firesteel.spark.recovery.deployments import Deployments, Noted, Port
+from firesteel.spark.recovery.gate import Gate, LogGate, Recovery
 from firesteel.spark.recovery.runs import NO_RUN, PlaceInRun
 from firesteel.spark.recovery.sink_log import last_step
 from firesteel.spark.storage.cleaning import quietly
@@ -54,23 +55,6 @@ class Driver:
     stored: Callable[[], list[str]]
     delete: Callable[[Sequence[str]], None]
     now: Callable[[], float]
-
-
-class Beginning(Protocol):
-    """``at``: the job's clock as it begins; ``published``: sinks whose output an earlier driver has published; ``in_run``: the job as one of its
-    script's. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled copy of each; then ``deployments``, and
-    ``events``: those by which the scheduler is brought to where the job begins, each to be handled before the next."""
-
-    @property
-    def at(self) -> float: ...
-    @property
-    def published(self) -> Sequence[Any]: ...
-    @property
-    def in_run(self) -> PlaceInRun: ...
-    def begin_sink(self, vertex: int, place: int, sink: Any) -> None: ...
-    def recovery(self, copies: Mapping[tuple[int, int], bytes]) -> Recovery: ...
-    def deployments(self, compiled: CompiledJob, port: Port) -> Deployments: ...
-    def events(self, driver: Driver) -> Iterator[ev.Event]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +84,14 @@ class NewLog:
         told = json.dumps(sink.state()).encode() if can_recover(sink) else b""
         self.steps.append(SinkStep(vertex, place, BEGUN, told))
 
-    def open(self, at: float, copies: Mapping[tuple[int, int], bytes]) -> JobLog:
+    def open(self, at: float, copies: Mapping[tuple[int, int], bytes]) -> Recovery:
         """``copies``: of the sinks, pickled, by vertex and place. Raises OSError."""
         file = open_log(self.directory, self.driver.epoch, self.read_until)
         for (vertex, place), copy in copies.items():
             file.put(copy_name(vertex, place), copy)
         if self.retains and isinstance(self.directory, Path):
             file.put(USED, b"")
-        return JobLog(file, self._first(at), self.side_inputs, retains=self.retains)
+        return partial(LogGate, file, self._first(at), self.side_inputs, self.retains)
 
     def noted(self, compiled: CompiledJob, port: Port) -> Noted:
         return Noted(compiled, Identities(compiled, self.prints), port.gate)
@@ -130,7 +114,9 @@ class NewLog:
 
 @dataclass(eq=False)
 class FromNothing:
-    """``log``: None: the job has none."""
+    """``log``: None: the job has none. ``at``: the job's clock as it begins; ``published``: sinks whose output an earlier driver has published;
+    ``in_run``: the job as one of its script's. ``begin_sink`` is called for each sink, in the job's thread; then ``recovery``, with a pickled copy of
+    each; then ``deployments``, and ``events``: those by which the scheduler is brought to where the job begins, each to be handled before the next."""
 
     job_id: str = ""
     log: NewLog | None = None
@@ -145,12 +131,12 @@ class FromNothing:
 
     def recovery(self, copies: Mapping[tuple[int, int], bytes]) -> Recovery:
         try:
-            return NO_RECOVERY if self.log is None else self.log.open(self.at, copies)
+            return Gate if self.log is None else self.log.open(self.at, copies)
         except OSError as error:  # there is no log that anybody could resume from
-            return WithoutLog(f"{type(error).__name__}: {error}")
+            return partial(Gate, lost=f"{type(error).__name__}: {error}")
 
     def deployments(self, compiled: CompiledJob, port: Port) -> Deployments:
-        return AllRun() if self.log is None else self.log.noted(compiled, port)
+        return Deployments() if self.log is None else self.log.noted(compiled, port)
 
     def events(self, driver: Driver) -> Iterator[ev.Event]:
         yield ev.JobStarted(at=driver.now())
@@ -158,7 +144,7 @@ class FromNothing:
 
 @dataclass(eq=False)
 class GoesOn:
-    """``carried``: what the replay has to carry out again in the driver, in order."""
+    """As :class:`FromNothing`. ``carried``: what the replay has to carry out again in the driver, in order."""
 
     job_id: str
     log: NewLog
@@ -278,6 +264,9 @@ class GoesOn:
         }
         merged = self.replayed.outstanding.merged.items()
         return kept | {(dataset, token) for dataset, tokens in merged for token in tokens}
+
+
+Beginning = FromNothing | GoesOn
 
 
 def can_recover(sink: Any) -> bool:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,26 +43,19 @@ _ALL = ""
 _GONE = ev.FailureCause(ev.FailureKind.DRIVER, "what it reads was not kept from an earlier job")
 
 
-class Deployments(Protocol):
-    """``left``: what is to be run of a deployment; None: nothing. ``merge``: has it merged by ``start``, if that can be. ``close`` waits for what was
-    begun."""
-
-    def left(self, command: Deployment) -> Deployment | None: ...
-    def merge(self, command: MergePartitions, start: Callable[[MergePartitions], None]) -> None: ...
-    def close(self) -> None: ...
-
-
-class AllRun:
-    """Nothing is known of other jobs, and nobody will ask for this one's executions."""
+class Deployments:
+    """All run: nothing is known of other jobs, and nobody will ask for this one's executions."""
 
     def left(self, command: Deployment) -> Deployment | None:
+        """Returns what is to be run of a deployment; None: nothing."""
         return command
 
     def merge(self, command: MergePartitions, start: Callable[[MergePartitions], None]) -> None:
+        """Has it merged by ``start``, if that can be."""
         start(command)
 
     def close(self) -> None:
-        pass
+        """Waits for what was begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +71,7 @@ class Port:
     )
 
 
-class Noted(AllRun):
+class Noted(Deployments):
     """Each execution is written to the log with its identity, so that a later job may find it."""
 
     def __init__(self, compiled: CompiledJob, identities: Identities, gate: Gate) -> None:
@@ -97,7 +90,7 @@ class Noted(AllRun):
         return identity
 
 
-class Answered:
+class Answered(Deployments):
     """``kept``: the executions of earlier jobs, each to be used once. ``job_id``: of the last of those jobs."""
 
     def __init__(self, noted: Noted, compiled: CompiledJob, kept: KeptObjects, store: Any, port: Port) -> None:

@@ -1,7 +1,7 @@
 """The gate between what the scheduler wants done and what is done: commands wait until the events they follow from are durable.
 
 Events are written to the job's log with the facts that followed (write ahead, ``recovery.log``). What changes nothing outside of this
-process is done at once, as long as nothing before it waits. A job without a log has :data:`NO_RECOVERY`.
+process is done at once, as long as nothing before it waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.errors import FiresteelError
 from firesteel.recovery.log import Durable, FencedError, LogFile, LogLost, Writer
@@ -52,112 +52,72 @@ Put = Callable[[Any], None]
 Now = Callable[[], float]
 
 
-class Gate(Protocol):
-    """``narrowed``, ``heard`` and ``take`` are called in the job's thread. ``narrowed``: a source, of which the next
-    event tells. ``note``: writes a record of which the scheduler does not hear. ``take``: something that the gate had put on the job's queue; raises
-    FencedError when another driver has taken the job over. ``step``: returns when it is durable that a sink came so far; raises FiresteelError
-    where that cannot be. ``close``: the last call; None: the driver's own fault ended it. ``lasts``: steps outlive the driver."""
-
-    lasts: bool
-
-    def narrowed(self, done: NarrowingDone) -> None: ...
-    def note(self, record: AnyLogRecord) -> None: ...
-    def heard(self, event: ev.Event, commands: Sequence[Command]) -> None: ...
-    def take(self, item: Durable | LogLost) -> None: ...
-    def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None: ...
-    def close(self, status: JobStatus | None) -> None: ...
-
-
-class Recovery(Protocol):
-    """The log that a job writes, or none. ``begin`` is called once, by the driver: ``put`` takes what is to come back by ``Gate.take``,
-    ``now`` is the job's clock, ``execute`` carries out a command."""
-
-    def begin(self, put: Put, now: Now, execute: Execute) -> Gate: ...
-
-
-class OpenGate:
-    """Lets everything through at once."""
+class Gate:
+    """Lets everything through at once: of a job without a log. ``narrowed``, ``heard`` and ``take`` are called in the job's thread."""
 
     lasts = False
+    """Steps outlive the driver."""
 
-    def __init__(self, execute: Execute, now: Now) -> None:
-        self._execute, self._now = execute, now
+    def __init__(self, put: Put, now: Now, execute: Execute, *, lost: str = "") -> None:
+        """``put`` takes what is to come back by :meth:`take`, ``now`` is the job's clock, ``execute`` carries out a command. ``lost``: a log was to be
+        written, and cannot be for this reason."""
+        self._put, self._now, self._execute = put, now, execute
+        if lost:
+            put(LogLost(lost, is_void=True))
 
     def narrowed(self, done: NarrowingDone) -> None:
-        pass
+        """A source is, of which the next event tells."""
 
     def note(self, record: AnyLogRecord) -> None:
-        pass
+        """Writes a record of which the scheduler does not hear."""
 
     def heard(self, event: ev.Event, commands: Sequence[Command]) -> None:
         for command in commands:
             self._execute(command)
 
     def take(self, item: Durable | LogLost) -> None:
+        """Something that the gate had put on the job's queue. Raises FencedError when another driver has taken the job over."""
         if isinstance(item, LogLost):
             self._execute(Record(_given_up(item.reason, self._now())))
 
     def step(self, vertex: int, sink: int, step: str, state: bytes = b"") -> None:
-        pass
+        """Returns when it is durable that a sink came so far. Raises FiresteelError where that cannot be."""
 
     def close(self, status: JobStatus | None) -> None:
-        pass
+        """The last call. None: the driver's own fault ended the job."""
 
 
-class NoRecovery:
-    """No log is written."""
-
-    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
-        return OpenGate(execute, now)
+Recovery = Callable[[Put, Now, Execute], Gate]
+"""Opens the gate of a job, once; see :class:`Gate`."""
 
 
-NO_RECOVERY = NoRecovery()
-
-
-class WithoutLog:
-    """A log was to be written, and cannot be for this reason."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
-        put(LogLost(self._reason, is_void=True))
-        return OpenGate(execute, now)
-
-
-class JobLog:
-    """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's. ``retains``: what its steps have written
-    stays for other jobs, also when it has finished."""
-
-    def __init__(
-        self, file: LogFile, first: Sequence[AnyLogRecord], side_inputs: SideInputs, *, retains: bool = False
-    ) -> None:
-        self._file, self._first, self._side_inputs, self._retains = file, first, side_inputs, retains
-
-    def begin(self, put: Put, now: Now, execute: Execute) -> Gate:
-        gate = LogGate(self._file, self._side_inputs, put, now, execute, retains=self._retains)
-        for record in self._first:
-            gate.note(record)
-        return gate
-
-
-class LogGate:
+class LogGate(Gate):
     """Lets commands through when their events are durable, in order."""
 
     lasts = True
 
-    def __init__(
-        self, file: LogFile, side_inputs: SideInputs, put: Put, now: Now, execute: Execute, *, retains: bool = False
+    def __init__(  # noqa: PLR0917 - a job has the first four, its driver the others
+        self,
+        file: LogFile,
+        first: Sequence[AnyLogRecord],
+        side_inputs: SideInputs,
+        retains: bool,
+        put: Put,
+        now: Now,
+        execute: Execute,
     ) -> None:
+        """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's. ``retains``: what its steps have written
+        stays for other jobs, also when it has finished."""
+        super().__init__(put, now, _but_releases(execute) if retains else execute)
         self._file, self._side_inputs, self._retains = file, side_inputs, retains
-        self._put, self._now = put, now
-        self._execute = _but_releases(execute) if retains else execute
         self._writer = Writer(file, put, alive=lambda: encode_records([Alive(now())]))
         self._held: deque[tuple[int, Command]] = deque()
         """Commands that wait, each with the number of the entry that it waits for."""
         self._facts: list[AnyLogRecord] = []
         """On the event that comes next."""
         self._lost: LogLost | None = None
+        for record in first:
+            self.note(record)
 
     def note(self, record: AnyLogRecord) -> None:
         """Appends an entry that nothing waits for."""

@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -59,25 +58,17 @@ MOST_NOTED = 2_000
 """Records of a process that runs jobs for ever, after which no more is written of a job than that it was there."""
 
 
-class PlaceInRun(Protocol):
-    """A job as one of its script's. ``publishing`` is called before it publishes anything, and returns when that is durable; raises FiresteelError where it
-    cannot be. ``over``: after it has, or has not; ``out``: ALL, SOME or NONE; ``journal``: its path."""
-
-    def publishing(self) -> None: ...
-    def over(self, out: str, journal: Path | None) -> None: ...
-
-
-class NoRun:
-    """Of a job that ends with its driver, or is no script's."""
+class PlaceInRun:
+    """A job as one of its script's; this one ends with its driver, or is no script's."""
 
     def publishing(self) -> None:
-        pass
+        """Is called before it publishes anything, and returns when that is durable. Raises FiresteelError where it cannot be."""
 
     def over(self, out: str, journal: Path | None) -> None:
-        pass
+        """After it has, or has not; ``out``: ALL, SOME or NONE; ``journal``: its path."""
 
 
-NO_RUN = NoRun()
+NO_RUN = PlaceInRun()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ class PastJob:
         return self.header.job_id
 
 
-class JobInRun:
+class JobInRun(PlaceInRun):
     """``header``: the job's, by which another process knows it again; ``begun``: an earlier driver of it had begun to publish."""
 
     def __init__(self, run: ScriptRun, header: LogHeader, *, begun: bool) -> None:

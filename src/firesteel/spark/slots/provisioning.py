@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.model.job_graph import JobGraph
 from firesteel.options import EXECUTOR_MEMORY, EXTERNAL_IDLE_TIMEOUT, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
@@ -41,38 +41,22 @@ class BatchSlots:
     places: Sequence[tuple[int, str]] = ()
 
 
-class SlotProvisioning(Protocol):
-    """``mode``: for the scheduler; None: no group has resources."""
+class SlotProvisioning:
+    """Of a job none of whose groups has resources: every task gets one of Spark's slots."""
 
-    mode: SlotMode | None
+    mode: SlotMode | None = None
+    """For the scheduler; None: no group has resources."""
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         """The executors, with what they give to slots. Called in the watcher's thread."""
-        ...
-
-    def awaits_executors(self) -> bool:
-        """Before the job starts: whether it had better wait for executors that are about to register."""
-        ...
-
-    def slots_of(self, deploys: Sequence[Deploy], budget: int) -> BatchSlots | None:
-        """Of executions that share tasks; None: Spark's own. Raises UsageError where Spark has none like it."""
-        ...
-
-    def decisions(self) -> list[Decision]: ...
-
-
-class NoSlotProvisioning:
-    """No group has resources: every task gets one of Spark's slots."""
-
-    mode: SlotMode | None = None
-
-    def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         return dict(listed)
 
     def awaits_executors(self) -> bool:
+        """Before the job starts: whether it had better wait for executors that are about to register."""
         return False
 
     def slots_of(self, deploys: Sequence[Deploy], budget: int) -> BatchSlots | None:
+        """Of executions that share tasks; None: Spark's own. Raises UsageError where Spark has none like it."""
         return None
 
     def decisions(self) -> list[Decision]:
@@ -102,14 +86,14 @@ def slot_provisioning_of(
     """
     groups = [graph.group_of(vertex.id) for vertex in graph.vertices]
     if not any(group.has_resources for group in groups):
-        return NoSlotProvisioning()
+        return SlotProvisioning()
     made = SparkSlotProvisioning(context, options, {groups[vertex].name for vertex in dataframes})
     for group in {group.name: group for group in groups}.values():
         made.check(group.name, ResourceProfile.of(group))
     return made
 
 
-class SparkSlotProvisioning:
+class SparkSlotProvisioning(SlotProvisioning):
     """Of one job. ``with_dataframes``: names of groups that have DataFrame steps."""
 
     def __init__(self, context: Any, options: Options, with_dataframes: set[str]) -> None:

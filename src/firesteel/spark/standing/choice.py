@@ -13,8 +13,8 @@ from firesteel.spark.session.preflight import runs_our_interpreter
 from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
 from firesteel.spark.standing.doors import UnixDoor, encrypts, tcp_door
 from firesteel.spark.standing.slots import ExecutorsSlots, FixedSlots, Slots
-from firesteel.spark.standing.small import SmallStanding
-from firesteel.spark.standing.tasks import NO_STANDING_TASKS, Standing
+from firesteel.spark.standing.small import SmallStanding, SmallStandingTasks
+from firesteel.spark.standing.tasks import Standing, no_standing_tasks
 from firesteel.task.executor.information import Blob
 
 WORKER_REUSE = "spark.python.worker.reuse"
@@ -27,10 +27,10 @@ def standing_tasks(
     so. ``ran``: see :class:`SmallStanding`."""
     kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
     if not (options[STANDING_TASKS] and kept and pins_threads(context) and _reached(context)):
-        return NO_STANDING_TASKS
+        return no_standing_tasks
     local = is_local(context)
     slots: Slots = FixedSlots(local_slots(context)) if local else ExecutorsSlots(context)
-    return SmallStanding(
+    given = SmallStanding(
         context,
         job,
         job_id,
@@ -43,6 +43,7 @@ def standing_tasks(
         open_door=UnixDoor if local else partial(tcp_door, context),
         ran=ran,
     )
+    return partial(SmallStandingTasks, given)
 
 
 def _reached(context: Any) -> bool:

@@ -73,9 +73,6 @@ class SmallStanding:
     open_door: Callable[[], Door]
     ran: dict[int, str]
 
-    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
-        return SmallStandingTasks(self, report, now)
-
 
 def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
     """Returns True for a batch of one vertex whose subtasks read at most so many plain bytes each (a source's: of its splits), in any of Spark's
@@ -86,7 +83,7 @@ def reads_little(deploys: Sequence[Deploy], code: BatchCode, most: int) -> bool:
     return deploy.input_bytes is not None and int(deploy.input_bytes.max(initial=0)) <= most
 
 
-class SmallStandingTasks:
+class SmallStandingTasks(StandingTasks):
     """``given``: see there."""
 
     def __init__(self, given: SmallStanding, report: Callable[[Any], None], now: Callable[[], float]) -> None:

@@ -1,14 +1,13 @@
-"""All that the job's loop knows of standing tasks: whom it gives batches to, and what it is told. Where there are none, a no-op object stands in."""
+"""All that the job's loop knows of standing tasks: whom it gives batches to, and what it is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode
-from firesteel.spark.driver.kill import Killing
 from firesteel.spark.placement.status_store import SparkTask
 
 
@@ -46,74 +45,44 @@ class UnreachedError(Exception):
         super().__init__("Executors could not connect to the driver, so it is sent again, in a Spark job.")
 
 
-class StandingTasks(Killing, Protocol):
-    """Used by the job's thread, but for ``launches`` and ``executors_gone``."""
+class StandingTasks:
+    """Those of a job that has none: every batch is a Spark job. Used by the job's thread, but for ``launches`` and ``executors_gone``."""
 
     def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
         """Starts a batch, if it is one for standing tasks, and returns the decision."""
-        ...
+        return None
 
     def make_room(self, others: int) -> None:
         """The job has so many executions in Spark's own jobs: those that are idle in slots which these need go."""
-        ...
 
     def cancel(self, batch: Batch) -> None: ...
 
+    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None:
+        """As ``Killer`` does, and so are the next two."""
+
+    def follow(self, batch: Batch, subtasks: Collection[int]) -> None: ...
+    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None: ...
+
     def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
         """Returns the executions that run and were not told before; any thread."""
-        ...
+        return []
 
     def executors_gone(self, gone: Mapping[str, str]) -> None:
         """These are, with what runs there; by name, with their nodes. Any thread."""
-        ...
 
     def due(self) -> list[float]:
         """When :meth:`fire` has something to do, on the job's clock."""
-        ...
+        return []
 
     def fire(self) -> None: ...
 
     def close(self, seconds: float) -> None:
         """Ends all of them, and waits, but not longer."""
-        ...
 
 
-class NoStandingTasks:
-    """Every batch is a Spark job."""
-
-    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
-        return self
-
-    def takes(self, batch: Batch, code: BatchCode) -> Decision | None:
-        return None
-
-    def make_room(self, others: int) -> None: ...
-
-    def cancel(self, batch: Batch) -> None: ...
-
-    def kill(self, batch: Batch, subtasks: Collection[int], reason: str) -> None: ...
-
-    def follow(self, batch: Batch, subtasks: Collection[int]) -> None: ...
-
-    def has_ended(self, batch: Batch, subtasks: Collection[int]) -> None: ...
-
-    def launches(self) -> list[tuple[Batch, list[SparkTask]]]:
-        return []
-
-    def executors_gone(self, gone: Mapping[str, str]) -> None: ...
-
-    def due(self) -> list[float]:
-        return []
-
-    def fire(self) -> None: ...
-
-    def close(self, seconds: float) -> None: ...
+Standing = Callable[[Callable[[Any], None], Callable[[], float]], StandingTasks]
+"""Makes those of one job, when that begins: of what takes all that has happened, in any thread, and the job's clock."""
 
 
-NO_STANDING_TASKS = NoStandingTasks()
-
-
-class Standing(Protocol):
-    """Of one job, before it begins. ``report`` takes what has happened, in any thread; ``now``: the job's clock."""
-
-    def begin(self, report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks: ...
+def no_standing_tasks(report: Callable[[Any], None], now: Callable[[], float]) -> StandingTasks:
+    return StandingTasks()

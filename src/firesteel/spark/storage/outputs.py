@@ -27,7 +27,7 @@ from firesteel.scheduler.kernel.commands import (
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import names_of
-from firesteel.spark.storage.publish import NO_STEPS, NotPublishedError, Steps, publish
+from firesteel.spark.storage.publish import NotPublishedError, Steps, publish
 from firesteel.task.program import ResultOutput
 
 
@@ -40,11 +40,11 @@ class Outputs:
         report: Callable[[ev.Event], None],
         now: Callable[[], float],
         *,
-        steps: Steps = NO_STEPS,
+        steps: Steps | None = None,
         publishing: Callable[[], None] = lambda: None,
     ) -> None:
         """``publishing``: called before anything is published; raises FiresteelError where it may not be."""
-        self._steps, self._about_to_publish = steps, publishing
+        self._steps, self._about_to_publish = steps or Steps(), publishing
         self._compiled = compiled
         self._store = store
         self._report = report

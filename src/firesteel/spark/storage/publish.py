@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.connectors.base import PUBLISHED, PUBLISHING
@@ -29,38 +29,22 @@ class NotPublishedError(FiresteelError):
         self.storage = storage
 
 
-class Steps(Protocol):
-    """The step that each sink has come to. ``told`` returns when it is durable (``connectors.base``: PUBLISHING, PUBLISHED), before what follows from it is
-    done; raises FiresteelError where that cannot be."""
+class Steps:
+    """The step that each sink has come to, of a job that ends with its driver."""
 
-    @property
-    def lasts(self) -> bool:
-        """They outlive this process: nothing may be removed that another one would need."""
-        ...
+    lasts = False
+    """They outlive this process: nothing may be removed that another one would need."""
 
     def is_published(self, sink: Any) -> bool:
         """An earlier driver has."""
-        ...
-
-    def told(self, sink: Any, step: str) -> None: ...
-
-
-class NoSteps:
-    """Of a job that ends with its driver."""
-
-    lasts = False
-
-    def is_published(self, sink: Any) -> bool:
         return False
 
     def told(self, sink: Any, step: str) -> None:
-        pass
+        """Returns when it is durable (``connectors.base``: PUBLISHING, PUBLISHED), before what follows from it is done; raises FiresteelError where
+        that cannot be."""
 
 
-NO_STEPS = NoSteps()
-
-
-class SinkSteps:
+class SinkSteps(Steps):
     """``step``: makes durable how far the sink of a vertex at a place has come (``Gate.step``). ``published``: by an earlier driver."""
 
     lasts = True
@@ -79,8 +63,9 @@ class SinkSteps:
         self._step(*self._places[id(sink)], step)
 
 
-def publish(outputs: Sequence[tuple[Any, Sequence[Any]]], steps: Steps = NO_STEPS) -> None:
+def publish(outputs: Sequence[tuple[Any, Sequence[Any]]], steps: Steps | None = None) -> None:
     """``outputs``: each sink with the commit messages of its winners, in subtask order. Raises NotPublishedError."""
+    steps = steps or Steps()
     left = [sink for sink, _ in outputs if not steps.is_published(sink)]
     held = [sink for sink in left if (steps.lasts or len(outputs) > 1) and _can_hold(sink)]
     in_order = sorted(outputs, key=lambda output: not _is_in(held, output[0]))

@@ -52,7 +52,7 @@ class Cluster:
 class ClusterWatch:
     """Of one stream. ``look`` is called in one thread, about each LOOK_SECONDS."""
 
-    def __init__(self, context: Any, offers: Offers) -> None:
+    def __init__(self, context: Any, offers: Offers | None) -> None:
         self._context = context
         self._offers = offers
         self._status = SparkStatus(context)
@@ -112,6 +112,6 @@ class ClusterWatch:
             complete=self._local,
             dynamic=self._dynamic,
             limited=limited,
-            offers=self._offers.of(usable_then),
+            offers=() if self._offers is None else self._offers.of(usable_then),
             what=what,
         )

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.spark.streams.engine import Engine, Found, Place
 
@@ -76,30 +76,19 @@ class _Looks:
 BarrierReport = AtBarrier | BarrierLost
 
 
-class CommitBarrier(Protocol):
-    """``arm`` and ``go_on`` return at once; ``stop`` blocks, until ``close`` at the latest. All may be called from any thread but the barrier's own."""
+class CommitBarrier:
+    """Where Spark offers none: a query is stopped as it is, and what it had begun is replayed.
+
+    ``arm`` and ``go_on`` return at once; ``stop`` blocks, until ``close`` at the latest. All may be called from any thread but the barrier's own.
+    """
+
+    def __init__(self, stop_query: Callable[[], None]) -> None:
+        """``stop_query`` stops the query and waits for its end."""
+        self._stop_query = stop_query
 
     @property
-    def is_available(self) -> bool: ...
-
-    def arm(self, on: bool) -> None: ...
-
-    def go_on(self, batch: int) -> None: ...
-
-    def stop(self, begins: Callable[[], None]) -> bool: ...
-
-    def running(self) -> int | None: ...
-
-    def close(self) -> None: ...
-
-
-class NoCommitBarrier:
-    """The stand-in where Spark offers none: a query is stopped as it is, and what it had begun is replayed."""
-
-    is_available = False
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
+    def is_available(self) -> bool:
+        return False
 
     def arm(self, on: bool) -> None:
         """Commits are told by Spark's listener; the driver takes the query for waiting while the barrier is set."""
@@ -109,7 +98,7 @@ class NoCommitBarrier:
 
     def stop(self, begins: Callable[[], None]) -> bool:
         begins()
-        self._stop()
+        self._stop_query()
         return False
 
     def running(self) -> int | None:
@@ -119,15 +108,15 @@ class NoCommitBarrier:
         """Nothing is owned."""
 
 
-class EngineCommitBarrier:
-    """``report`` is called in the barrier's thread, and only hands over; ``stop_query`` stops the query and waits for its end."""
+class EngineCommitBarrier(CommitBarrier):
+    """``report`` is called in the barrier's thread, and only hands over."""
 
     def __init__(
         self, run: int, engine: Engine, stop_query: Callable[[], None], report: Callable[[BarrierReport], None]
     ) -> None:
+        super().__init__(stop_query)
         self._run_number = run
         self._engine = engine
-        self._stop_query = stop_query
         self._report = report
         self._changed = threading.Condition()
         self._armed = False
@@ -339,4 +328,4 @@ def commit_barrier_of(
 ) -> CommitBarrier:
     """Returns the commit barrier of a started query; where Spark offers none, one that just stops the query."""
     engine = Engine.of(query, context)
-    return NoCommitBarrier(stop_query) if engine is None else EngineCommitBarrier(run, engine, stop_query, report)
+    return CommitBarrier(stop_query) if engine is None else EngineCommitBarrier(run, engine, stop_query, report)

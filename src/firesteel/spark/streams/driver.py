@@ -88,7 +88,7 @@ class StreamDriver:
         instruments: Instruments,
         *,
         name: str,
-        offers: Offers,
+        offers: Offers | None,
         stepped: Callable[[RescaleStep], None] = lambda step: None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:

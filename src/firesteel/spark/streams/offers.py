@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, plural
@@ -29,20 +29,7 @@ RESERVED = 300 * MIB
 _TASK, _AMOUNT = "spark.task.resource.", ".amount"
 
 
-class Offers(Protocol):
-    def of(self, executors: Iterable[ExecutorInfo]) -> tuple[ExecutorOffer, ...]:
-        """Alike ones together."""
-        ...
-
-
-class NoOffers:
-    """The stream's slots need nothing but cores."""
-
-    def of(self, executors: Iterable[ExecutorInfo]) -> tuple[ExecutorOffer, ...]:
-        return ()
-
-
-class SparkOffers:
+class Offers:
     """Of one session. ``heap``, ``beside_heap``: bytes of each executor."""
 
     def __init__(self, heap: int, beside_heap: int) -> None:
@@ -50,6 +37,7 @@ class SparkOffers:
         self._beside_heap = beside_heap
 
     def of(self, executors: Iterable[ExecutorInfo]) -> tuple[ExecutorOffer, ...]:
+        """Alike ones together."""
         kinds = Counter(
             (info.cores, tuple((name, float(len(addresses))) for name, addresses in info.external))
             for info in executors
@@ -73,10 +61,10 @@ def session_cpus(context: Any) -> int:
     return int(context.getConf().get(CPUS, "1"))
 
 
-def offers_of(context: Any, group: SlotSharingGroup, options: Options) -> Offers:
-    """Raises UsageError where no task, or no executor, of this session is what a slot of the group needs."""
+def offers_of(context: Any, group: SlotSharingGroup, options: Options) -> Offers | None:
+    """None: the stream's slots need nothing but cores. Raises UsageError where no task, or no executor, of this session is what a slot of the group needs."""
     if not group.has_resources:
-        return NoOffers()
+        return None
     _check_cpus(context, group)
     _check_external(context, group)
     conf, side = context.getConf(), "driver" if is_local(context) else "executor"
@@ -88,7 +76,7 @@ def offers_of(context: Any, group: SlotSharingGroup, options: Options) -> Offers
             f"{format_bytes(RESERVED)} for itself.",
             hint=f"Start the session with a larger spark.{side}.memory, or give the group less task heap memory.",
         )
-    return SparkOffers(free, _beside_heap(context, group, options, heap))
+    return Offers(free, _beside_heap(context, group, options, heap))
 
 
 def _check_cpus(context: Any, group: SlotSharingGroup) -> None:

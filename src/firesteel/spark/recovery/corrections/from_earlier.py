@@ -5,48 +5,31 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.connectors.base import BEGUN
-from firesteel.recovery.objects import ObjectPath
-from firesteel.scheduler.recovery.given import Given
 from firesteel.spark.recovery.beginning import FromNothing
-from firesteel.spark.recovery.corrections.corrected import Staged
+from firesteel.spark.recovery.corrections.corrected import CorrectedJob
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
+from firesteel.spark.recovery.corrections.reused import ReusedJobs
 from firesteel.spark.recovery.deployments import Answered, Deployments, Port
-from firesteel.spark.recovery.header import Before
 from firesteel.spark.recovery.runs import PlaceInRun
 
 _log = logging.getLogger("firesteel.recovery")
 
 
-class Earlier(Protocol):
-    """Jobs whose results a new job uses. ``origins``: of the tokens of these (``FoundJob.origins``); ``bases``: of the tokens that were used; ``staged``: what its sinks take over, by
-    vertex and place; ``given``: all that its scheduler is made with, from what it would be otherwise; ``kept``: the objects, for the job in the directory; ``abandon``
-    removes what was staged and nobody takes over; ``check_held`` raises FiresteelError where the new job may not publish, for another goes on from the same;
-    ``leave``: the new job is over. Never raises."""
-
-    @property
-    def origins(self) -> Mapping[int, str]: ...
-    @property
-    def bases(self) -> Collection[int]: ...
-    @property
-    def before(self) -> Before: ...
-    @property
-    def staged(self) -> Mapping[tuple[int, int], Staged]: ...
-    def given(self, given: Given) -> Given: ...
-    def kept(self, directory: Path | ObjectPath) -> KeptObjects: ...
-    def abandon(self) -> None: ...
-    def check_held(self) -> None: ...
-    def leave(self, *, finished: bool) -> None: ...
+Earlier = CorrectedJob | ReusedJobs
+"""Jobs whose results a new job uses. ``origins``: of the tokens of these (``FoundJob.origins``); ``bases``: of the tokens that were used; ``staged``: what its sinks take over, by
+vertex and place; ``given``: all that its scheduler is made with, from what it would be otherwise; ``kept``: the objects, for the job in the directory; ``abandon``
+removes what was staged and nobody takes over; ``check_held`` raises FiresteelError where the new job may not publish, for another goes on from the same;
+``leave``: the new job is over. Never raises."""
 
 
 @dataclass(frozen=True, slots=True)
-class AloneInRun:
+class AloneInRun(PlaceInRun):
     """The new job as one of its script's, which publishes only while nobody else goes on from the same."""
 
     in_run: PlaceInRun
