@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -79,11 +79,7 @@ def one_schema(found: InputFiles, schemas: Sequence[tuple[str, pa.Schema]]) -> p
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Its columns with :func:`plain_type`, all nullable, without metadata."""
-    return pa.schema([_plain_field(field) for field in schema])
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, plain_type(field.type))
+    return pa.schema([(field.name, plain_type(field.type)) for field in schema])
 
 
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -94,15 +90,26 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
     Views are how a writer held values in memory, noted in the file by the way. pyarrow cannot filter, take or join them.
     """
+    return retyped(data_type, _without_view)
+
+
+def _without_view(leaf: pa.DataType) -> pa.DataType:
+    return _PLAIN.get(leaf, leaf)
+
+
+def retyped(data_type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with others for what is not nested, at every depth; all nullable, without metadata."""
     types = pa.types
+
+    def field_of(field: pa.Field) -> pa.Field:
+        return pa.field(field.name, retyped(field.type, leaf))
+
     if types.is_struct(data_type):
-        return pa.struct([_plain_field(data_type.field(i)) for i in range(data_type.num_fields)])
+        return pa.struct([field_of(field) for field in data_type])
     if types.is_map(data_type):
-        return pa.map_(plain_type(data_type.key_type), plain_type(data_type.item_type), data_type.keys_sorted)
+        return pa.map_(retyped(data_type.key_type, leaf), retyped(data_type.item_type, leaf), data_type.keys_sorted)
     if types.is_fixed_size_list(data_type):
-        return pa.list_(_plain_field(data_type.value_field), data_type.list_size)
+        return pa.list_(field_of(data_type.value_field), data_type.list_size)
     if types.is_large_list(data_type):
-        return pa.large_list(_plain_field(data_type.value_field))
-    if types.is_list(data_type):
-        return pa.list_(_plain_field(data_type.value_field))
-    return _PLAIN.get(data_type, data_type)
+        return pa.large_list(field_of(data_type.value_field))
+    return pa.list_(field_of(data_type.value_field)) if types.is_list(data_type) else leaf(data_type)

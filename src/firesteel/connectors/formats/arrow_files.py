@@ -99,13 +99,9 @@ class ArrowSource(FooterSource[_Footer]):
             else:
                 items += [_Batches(piece, i, i + 1) for i in range(len(footer.sizes))]
                 sizes += [max(1, round(size * share)) for size in footer.sizes.tolist()]
-        splits: list[Split] = []
-        begin = 0
-        for group in pack(items, sizes, piece_bytes(sum(sizes), data_volume)):
-            runs = tuple(_runs(group))
-            splits.append(Split(runs, sum(sizes[begin : begin + len(group)]), self._words(runs)))
-            begin += len(group)
-        return splits
+        packed = pack(items, sizes, piece_bytes(sum(sizes), data_volume))
+        split = [(tuple(_runs(group)), size) for group, size in packed]
+        return [Split(runs, size, self._words(runs)) for runs, size in split]
 
     def _words(self, runs: tuple[_Batches, ...]) -> str:
         if len(runs) > 1:

@@ -70,7 +70,7 @@ class CsvSink(FileSink):
         return _CsvPart(stream, schema, rows)
 
 
-class _CsvPart:
+class _CsvPart(PartWriter):
     def __init__(self, stream: Any, schema: pa.Schema, options: Any) -> None:
         self._stream = stream
         self._names = schema.names
@@ -85,12 +85,6 @@ class _CsvPart:
                 hint="Write it with null_value='NULL' and read it with null_values=['NULL'].",
             )
         pacsv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), self._stream, self._options)
-
-    def close(self) -> None:
-        pass
-
-    def discard(self) -> None:
-        pass
 
 
 def _plain_value(data_type: pa.DataType) -> pa.DataType:

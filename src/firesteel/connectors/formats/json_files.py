@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,10 +29,10 @@ from firesteel.connectors.files.reading.corrupt import RefusedError
 from firesteel.connectors.files.reading.inference import first_blocks
 from firesteel.connectors.files.reading.lines import count_lines, is_text
 from firesteel.connectors.files.reading.source import FileSource, Piece
-from firesteel.connectors.files.shaping import gather, plain_schema
+from firesteel.connectors.files.shaping import gather, plain_schema, retyped
 from firesteel.connectors.files.writing.part_files import PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
-from firesteel.connectors.formats.csv_format import zoned
+from firesteel.connectors.formats.csv_format import convert
 from firesteel.connectors.formats.json_text import check_json_type, json_rows
 from firesteel.connectors.formats.json_values import (
     BadValueError,
@@ -43,7 +44,7 @@ from firesteel.connectors.formats.json_values import (
     refused_lines,
     settle_json_type,
 )
-from firesteel.connectors.formats.text import write_lines
+from firesteel.connectors.formats.text import LinesPart
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import TaskContext
@@ -117,7 +118,7 @@ class JsonSource(FileSource):
                 f"{self.name}: the files have no fields to infer columns from.",
                 hint='Give schema=, for example "word string, n bigint".',
             )
-        return pa.schema([(n, pa.string() if pa.types.is_null(t) else _no_nulls(t)) for n, t in fields.items()])
+        return pa.schema([(name, retyped(kind, _no_null)) for name, kind in fields.items()])
 
     def _has_row(self, block: bytes) -> bool:
         """True if the block holds a whole object."""
@@ -251,7 +252,7 @@ def _fast(
         )
         if known is not None and not _all_known(table.schema, wire, known):
             return None
-        columns = [_from_wire(table.column(field.name), field.type) for field in schema]
+        columns = [convert(table.column(field.name), field.type) for field in schema]
     except (pa.ArrowException, UnicodeDecodeError):
         return None
     if not _has_lines(
@@ -328,23 +329,9 @@ def _arrow_parses(data_type: pa.DataType) -> bool:
     return plain or real
 
 
-def _from_wire(column: Any, data_type: pa.DataType) -> Any:
-    if column.type == data_type:
-        return column
-    is_zoned = pa.types.is_timestamp(data_type) and data_type.tz is not None
-    return zoned(column, data_type) if is_zoned else column.cast(data_type)
-
-
-def _no_nulls(data_type: pa.DataType) -> pa.DataType:
-    """The type with string in the place of null, at every depth: a field that never had a value."""
-    types = pa.types
-    if types.is_null(data_type):
-        return pa.string()
-    if types.is_struct(data_type):
-        return pa.struct([(f.name, _no_nulls(f.type)) for f in data_type])
-    if types.is_list(data_type):
-        return pa.list_(_no_nulls(data_type.value_type))
-    return data_type
+def _no_null(data_type: pa.DataType) -> pa.DataType:
+    """String for a field that never had a value."""
+    return pa.string() if pa.types.is_null(data_type) else data_type
 
 
 def _too_deep(name: str) -> UsageError:
@@ -395,19 +382,4 @@ class JsonSink(FileSink):
             check_json_type(field.type, f"{where}: column '{field.name}'")
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        return _JsonPart(stream, self._nulls)
-
-
-class _JsonPart:
-    def __init__(self, stream: Any, nulls: bool) -> None:
-        self._stream = stream
-        self._nulls = nulls
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        write_lines(self._stream, json_rows(batch, nulls=self._nulls))
-
-    def close(self) -> None:
-        pass
-
-    def discard(self) -> None:
-        pass
+        return LinesPart(stream, partial(json_rows, nulls=self._nulls))

@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.connectors.files.shaping import retyped
+
 
 class _Number(decimal.Decimal):
     """A number with a fraction or an exponent, and the text that the file has of it."""
@@ -493,16 +495,14 @@ _TYPES = (
 
 def settle_json_type(data_type: pa.DataType) -> pa.DataType:
     """The schema that Arrow infers, with strings kept strings (it takes some for timestamps), as in Spark."""
+    return retyped(data_type, _settled)
+
+
+def _settled(data_type: pa.DataType) -> pa.DataType:
     types = pa.types
     if types.is_timestamp(data_type) or types.is_date(data_type) or types.is_binary(data_type):
         return pa.string()
-    if types.is_decimal(data_type):
-        return pa.float64()
-    if types.is_struct(data_type):
-        return pa.struct([(f.name, settle_json_type(f.type)) for f in data_type])
-    if types.is_list(data_type):
-        return pa.list_(settle_json_type(data_type.value_type))
-    return data_type
+    return pa.float64() if types.is_decimal(data_type) else data_type
 
 
 def merge_json_types(one: pa.DataType, other: pa.DataType) -> pa.DataType:

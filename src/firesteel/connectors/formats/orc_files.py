@@ -62,13 +62,9 @@ class OrcSource(FileSource):
             piece = Piece(file.path, file.size, 0, file.size, self._values[number])
             items += [_Stripe(piece, i, tuple(footer.schema.names[:1])) for i in range(footer.stripes)]
             weights += [file.size // footer.stripes + 1] * footer.stripes if footer.stripes else []
-        splits: list[Split] = []
-        begin = 0
-        for group in pack(items, weights, piece_bytes(sum(weights), data_volume)):
-            words = self._describe(list(dict.fromkeys(one.piece for one in group)))
-            splits.append(Split(tuple(group), sum(weights[begin : begin + len(group)]), words))
-            begin += len(group)
-        return splits
+        packed = pack(items, weights, piece_bytes(sum(weights), data_volume))
+        words = [self._describe(list(dict.fromkeys(one.piece for one in group))) for group, _ in packed]
+        return [Split(tuple(group), size, told) for (group, size), told in zip(packed, words, strict=True)]
 
     def read(self, split: tuple[_Stripe, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         yield from gather((batch for stripe in split for batch in self._read_stripe(stripe, ctx)), ctx)

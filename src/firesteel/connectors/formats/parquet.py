@@ -205,14 +205,12 @@ class ParquetSource(FooterSource[Footer]):
         weights = [sizes[number][g] for number, g in items]
         plain = dict(zip(self._kept, _are_plain(footers, wanted), strict=True))
         splits: list[Split] = []
-        begin = 0
-        for group in pack(items, weights, piece_bytes(sum(weights), data_volume)):
+        for group, size in pack(items, weights, piece_bytes(sum(weights), data_volume)):
             by_file: dict[int, list[int]] = {}
             for number, row_group in group:
                 by_file.setdefault(number, []).append(row_group)
             groups = tuple(self._groups(number, ids, sizes[number], plain[number]) for number, ids in by_file.items())
-            splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._words(groups)))
-            begin += len(group)
+            splits.append(Split(groups, size, self._words(groups)))
         return splits
 
     def _groups(self, number: int, ids: list[int], sizes: list[int], plain: bool) -> _Groups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,11 @@ class TextSink(FileSink):
         check_text_schema(schema, self.target.label)
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        return _TextWriter(stream)
+        return LinesPart(stream, _texts)
+
+
+def _texts(batch: pa.RecordBatch) -> Any:
+    return batch.column(0).cast(pa.large_string()).fill_null("")
 
 
 def check_text_schema(schema: pa.Schema, target: str) -> None:
@@ -167,13 +171,19 @@ def check_text_schema(schema: pa.Schema, target: str) -> None:
         )
 
 
-def write_lines(stream: Any, texts: Any) -> None:
-    """Writes large strings, none of them null, a line each."""
-    lines = pc.call_function(
-        "binary_join_element_wise", [texts, pa.scalar("", pa.large_string()), pa.scalar("\n", pa.large_string())]
-    )
-    offsets = np.frombuffer(lines.buffers()[1], np.int64)[lines.offset : lines.offset + len(lines) + 1]
-    stream.write(lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+class LinesPart(PartWriter):
+    """``texts``: the lines of a batch, as large strings of which none is null."""
+
+    def __init__(self, stream: Any, texts: Callable[[pa.RecordBatch], Any]) -> None:
+        self._stream, self._texts = stream, texts
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        end = pa.scalar("\n", pa.large_string())
+        lines = pc.call_function(
+            "binary_join_element_wise", [self._texts(batch), pa.scalar("", pa.large_string()), end]
+        )
+        offsets = np.frombuffer(lines.buffers()[1], np.int64)[lines.offset : lines.offset + len(lines) + 1]
+        self._stream.write(lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -181,20 +191,3 @@ def _is_text(data_type: pa.DataType) -> bool:
     if types.is_dictionary(data_type):
         data_type = data_type.value_type
     return types.is_string(data_type) or types.is_large_string(data_type) or types.is_string_view(data_type)
-
-
-class _TextWriter:
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        values = batch.column(0)
-        if not pa.types.is_large_string(values.type):
-            values = values.cast(pa.large_string())
-        write_lines(self._stream, values.fill_null(""))
-
-    def close(self) -> None:
-        pass
-
-    def discard(self) -> None:
-        pass

@@ -72,7 +72,7 @@ class DeltaSink(TableSink):
         self._check_columns(there, schema)
 
     def _log(self, files: Sequence[tuple[str, PartFile]]) -> None:
-        assert self._schema is not None and self._layout is not None
+        assert self._schema is not None
         log = self._of_table()
         if not log.exists():
             log.create(self._schema, self._layout.partition_by, self._added(files, None), self._job)
@@ -98,7 +98,7 @@ class DeltaSink(TableSink):
         return log.exists() and log.table().transaction_version(self._job) is not None
 
     def _added(self, files: Sequence[tuple[str, PartFile]], table: Any) -> list[Added]:
-        assert self._schema is not None and self._layout is not None
+        assert self._schema is not None
         own = pa.schema([field for field in self._schema if field.name not in self._layout.partition_by])
         paths = [f"{self._place.path}/{path}" for path, _ in files]
         statistics = statistics_of(self._place.filesystem, paths, own, self._of_table().columns_with_statistics(table))
@@ -107,7 +107,6 @@ class DeltaSink(TableSink):
     def _replaced(self, log: DeltaLog, table: Any, files: Sequence[tuple[str, PartFile]]) -> list[LoggedFile]:
         if self.mode != "overwrite_partitions":
             return []
-        assert self._layout is not None
         texts = [partition_texts(folder) for folder in {file.folder for _, file in files}]
         ours = {tuple(one[name] or None for name in self._layout.partition_by) for one in texts}
         return [file for file in log.files(table) if file.values in ours]

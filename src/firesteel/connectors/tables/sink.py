@@ -21,15 +21,8 @@ from firesteel.connectors.files.partitions import check_partition_columns
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
-from firesteel.connectors.files.writing.part_files import (
-    FileCommit,
-    FileWriter,
-    Layout,
-    NoWriter,
-    PartFile,
-    PartWriter,
-    encoded_bytes,
-)
+from firesteel.connectors.files.writing.part_files import FileCommit, Layout, PartFile, PartWriter
+from firesteel.connectors.files.writing.sinks import StagedSink
 from firesteel.connectors.files.writing.staging import Staging
 from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, ParquetPart, check_compression
 from firesteel.connectors.tables.column_types import table_schema
@@ -39,7 +32,7 @@ from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 MODES = ("error", "append", "overwrite", "overwrite_partitions", "ignore")
 
 
-class TableSink:
+class TableSink(StagedSink):
     """``mode``, for a table that exists: ``"error"``, ``"append"``, ``"overwrite"`` (all rows are replaced), ``"overwrite_partitions"``
     (those of partitions that there are rows for), ``"ignore"``. ``partition_by``: of a new table; of one that exists it may be left out.
     """
@@ -49,7 +42,6 @@ class TableSink:
     """Columns that the table is partitioned by are in its files, too."""
     looks_for_nan = False
     """Footers name the columns without NaN."""
-    supports_concurrent_execution_attempts = True
 
     def __init__(
         self,
@@ -69,24 +61,14 @@ class TableSink:
         self._given_columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         self._max_file_size, self._file_size = max_file_size, file_size
         self._compression = check_compression(compression)
-        self._layout: Layout | None = None
-        self._schema: pa.Schema | None = None
-        self.target: Location | None = None
-        self._staging: Staging | None = None
-        self._ignored = False
+        super().__init__()
+        self._layout = Layout("parquet", ROW_GROUP_BYTES)
         self._id = self._job = ""
         """The job whose name the staged files bear, and the name of the transaction."""
-        self._again = False
-        """A driver that died may have moved files, or written its transaction."""
 
     def datasets(self) -> list[DatasetName]:
         """The place of the table, as lineage names it; known once it was checked."""
-        return [] if self.target is None else [dataset_of(self.target)]
-
-    @property
-    def writes_all_rows(self) -> bool:
-        """False: not every row that it is given may be written."""
-        return self.mode != "ignore"
+        return [dataset_of(self.target)] if hasattr(self, "target") else []
 
     # --- a table format's part ---
 
@@ -148,7 +130,7 @@ class TableSink:
     @property
     def partition_by(self) -> tuple[str, ...]:
         """Known once it was checked."""
-        return () if self._layout is None else self._layout.partition_by
+        return self._layout.partition_by
 
     def _partitioned(self, columns: tuple[str, ...]) -> None:
         if self.mode == "overwrite_partitions" and not columns:
@@ -158,7 +140,6 @@ class TableSink:
             )
 
     def begin(self, job_id: str) -> None:
-        assert self.target is not None, "check comes before begin"
         if self._ignored:
             return
         remove_leftovers(self.target, keeps=True)
@@ -173,7 +154,6 @@ class TableSink:
 
     def recover(self, job_id: str, winners: Sequence[FileCommit], state: Mapping[str, str], *, step: str) -> Recovered:
         """Raises UsageError where files that were to be published are gone, FiresteelError where the table cannot be asked."""
-        assert self.target is not None, "check comes before recover"
         self._ignored = "ignored" in state
         if self._ignored:
             return Recovered(published=step == PUBLISHED)
@@ -198,36 +178,9 @@ class TableSink:
             staging = Staging(self.target, own)
             staging.make()
         self._staging = staging
-        return Recovered(missing=tuple(self._missing(staging, winners)))
-
-    def _missing(self, staging: Staging, winners: Sequence[FileCommit]) -> list[int]:
-        """Places of the messages whose files are neither staged nor, once they were being published, in the table's folder."""
-        assert self.target is not None
-        left = staging.missing(winners)
-        if not self._again:
-            return list(left)
-        names = [
-            (place, file, self._final_name(winners[place].subtask, file)) for place in left for file in left[place]
-        ]
-        with storage_errors(self.label):
-            infos = self.target.filesystem.get_file_info([f"{self.target.path}/{name}" for _, _, name in names])
-        return sorted({place for (place, file, _), info in zip(names, infos, strict=True) if info.size != file.bytes})
-
-    # --- executor ---
-
-    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
-        if self._ignored:
-            return NoWriter(subtask)
-        assert self._staging is not None and self._schema is not None and self._layout is not None, "begin comes first"
-        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
-
-    def encoded_bytes(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """As ``part_files.encoded_bytes``."""
-        assert self._schema is not None and self._layout is not None, "check comes before"
-        return encoded_bytes(batches, self._schema, self._layout, self._new_writer)
+        return Recovered(missing=tuple(self._missing(staging, winners, self.target.path)))
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        assert self._layout is not None
         enough = ROW_GROUP_BYTES if self._layout.is_direct else 0
         return ParquetPart(stream, schema, self._compression, enough, looks_for_nan=self.looks_for_nan)
 
@@ -237,7 +190,7 @@ class TableSink:
         """Raises FiresteelError with nothing published."""
         if self._ignored:
             return
-        assert self._staging is not None and self.target is not None, "begin comes before commit"
+        assert self._staging is not None, "begin comes before commit"
         if not self._again:  # else they were looked for, and may have been moved
             self._staging.verify(winners)
         staged, is_ours = self._staging.path, self._staging.is_ours
@@ -273,7 +226,3 @@ class TableSink:
                     f"The table {self.label} does not fit: column '{name}' is {kinds[0]} there and {kinds[1]} in the stream.",
                     hint="Bring the stream's columns to those of the table (with_column, select), or change the table first.",
                 )
-
-    def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is not None:
-            self._staging.abort(attempts)

@@ -19,14 +19,15 @@ def piece_bytes(total: int, data_volume: int) -> int:
     return max(data_volume // 16, min(data_volume, _LEAST), -(-total // _MOST_SPLITS), 1)
 
 
-def pack(items: Sequence[T], sizes: Sequence[int], target: int) -> list[list[T]]:
-    """Neighbours together, in order, up to ``target`` bytes a group; what is larger by itself stays alone."""
+def pack(items: Sequence[T], sizes: Sequence[int], target: int) -> list[tuple[list[T], int]]:
+    """Neighbours together, in order, up to ``target`` bytes a group; what is larger by itself stays alone. Each group with its bytes."""
     groups: list[list[T]] = []
-    room = -1
+    totals: list[int] = []
     for item, size in zip(items, sizes, strict=True):
-        if not groups or size > room:
-            groups.append([])
-            room = target
-        groups[-1].append(item)
-        room -= size
-    return groups
+        if groups and totals[-1] + size <= target:
+            groups[-1].append(item)
+            totals[-1] += size
+        else:
+            groups.append([item])
+            totals.append(size)
+    return list(zip(groups, totals, strict=True))

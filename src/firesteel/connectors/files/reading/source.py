@@ -214,12 +214,8 @@ class FileSource:
             bounds = [file.size * i // count for i in range(count + 1)]
             pieces += [Piece(file.path, file.size, a, b, values) for a, b in pairwise(bounds)]
             weights += [b - a for a, b in pairwise(bounds)] if cut else [max(size, 1)]
-        splits: list[Split] = []
-        begin = 0
-        for group in pack(pieces, weights, target):
-            splits.append(Split(tuple(group), sum(weights[begin : begin + len(group)]), self._describe(group)))
-            begin += len(group)
-        return splits
+        packed = pack(pieces, weights, target)
+        return [Split(tuple(group), size, self._describe(group)) for group, size in packed]
 
     def _describe(self, pieces: Sequence[Piece]) -> str:
         first, last = pieces[0], pieces[-1]

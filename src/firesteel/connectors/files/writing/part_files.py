@@ -13,8 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -127,16 +126,20 @@ class Layout:
         return max(_PARTITIONED_CHUNK, self.chunk_bytes) if self.parting else self.write_bytes
 
 
-class PartWriter(Protocol):
-    """Turns batches into the bytes of one file. ``close`` writes what is still held, ``discard`` gives up on it without
-    raising; the stream stays open."""
+class PartWriter:
+    """Turns batches into the bytes of one file. The stream stays open."""
 
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def close(self) -> None: ...
-    def discard(self) -> None: ...
+    def write(self, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Writes what is still held."""
+
+    def discard(self) -> None:
+        """Gives up on what is held, without raising."""
 
 
-class GatheringPart:
+class GatheringPart(PartWriter):
     """A file that is written in pieces of about ``enough`` bytes, whatever batches come: one piece a batch would make it slow
     to read. What a piece is, and how the file ends, subclasses say."""
 
@@ -427,13 +430,13 @@ class NoWriter:
     """Drops all rows: the output exists already and shall stay as it is (``mode="ignore"``)."""
 
     def __init__(self, subtask: int) -> None:
-        self._finished = partial(FileCommit, subtask, ())
+        self._subtask = subtask
 
     def write(self, batch: pa.RecordBatch) -> None:
         pass
 
     def finish(self) -> FileCommit:
-        return self._finished()
+        return FileCommit(self._subtask, ())
 
     def abort(self) -> None:
         pass

@@ -58,7 +58,63 @@ _IN_PLACE = ("append", "overwrite_partitions")
 """Modes in which what is there stays, but for what the job has rows for."""
 
 
-class FileSink:
+class StagedSink:
+    """Attempts write files into the staging directory of the job, beside the place where they are published."""
+
+    target: Location
+    mode: str
+    supports_concurrent_execution_attempts = True
+    _layout: Layout
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._staging: Staging | None = None
+        self._ignored = False
+        self._again = False
+        """A driver that died may have published a part."""
+
+    @property
+    def writes_all_rows(self) -> bool:
+        """False: not every row that it is given may be written."""
+        return self.mode != "ignore"
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        raise NotImplementedError
+
+    def _final_name(self, subtask: int, file: PartFile) -> str:
+        raise NotImplementedError
+
+    def write(self, subtask: int, attempt: int) -> Any:
+        return NoWriter(subtask) if self._ignored else self._writer(subtask, attempt)
+
+    def _writer(self, subtask: int, attempt: int) -> FileWriter:
+        assert self._schema is not None and self._staging is not None, "check and begin come before write"
+        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
+
+    def encoded_bytes(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """As ``part_files.encoded_bytes``."""
+        assert self._schema is not None, "check comes before"
+        return encoded_bytes(batches, self._schema, self._layout, self._new_writer)
+
+    def abort(self, attempts: Sequence[FileCommit]) -> None:
+        if self._staging is not None:
+            self._staging.abort(attempts)
+
+    def _missing(self, staging: Staging, messages: Sequence[FileCommit], *published: str) -> list[int]:
+        """Places of the messages whose files are neither staged nor, once they were being published, in one of these directories."""
+        left = staging.missing(messages)
+        names = [
+            (place, file, self._final_name(messages[place].subtask, file)) for place in left for file in left[place]
+        ]
+        found: set[PartFile] = set()
+        for folder in published if self._again else ():
+            with storage_errors(self.target.label):
+                infos = self.target.filesystem.get_file_info([f"{folder}/{name}" for _, _, name in names])
+            found |= {file for (_, file, _), info in zip(names, infos, strict=True) if info.size == file.bytes}
+        return [place for place in left if not found.issuperset(left[place])]
+
+
+class FileSink(StagedSink):
     """The base of all sinks of files; a format adds the schemas it takes and the encoding of batches.
 
     ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``, for a directory that exists: ``"error"``
@@ -72,7 +128,6 @@ class FileSink:
     kind = "write"
     extension = ""
     chunk_bytes = 1 << 20
-    supports_concurrent_execution_attempts = True
 
     def __init__(
         self,
@@ -97,19 +152,15 @@ class FileSink:
                 "mode='overwrite_partitions' wants partition_by, the columns whose values are replaced.",
                 hint="Without partitions, mode='overwrite' replaces all that is there.",
             )
-        self.target: Location = find_target(path, as_filesystem(filesystem))
+        self.target = find_target(path, as_filesystem(filesystem))
         self.name = f"write {PurePosixPath(self.target.path).name}"
         self.mode = mode
         self._layout = Layout(
             *(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files),
             file_size=file_size if columns else None,
         )
-        self._schema: pa.Schema | None = None
-        self._staging: Staging | None = None
+        super().__init__()
         self._job, self._tag = "", ""
-        self._ignored = False
-        self._again = False
-        """A driver that died may have published a part."""
         self._held = False
         self._published: Moves | None = None
 
@@ -122,17 +173,9 @@ class FileSink:
         """The directory, as lineage names it."""
         return [dataset_of(self.target)]
 
-    @property
-    def writes_all_rows(self) -> bool:
-        """False: not every row that it is given may be written."""
-        return self.mode != "ignore"
-
     # --- a format's part ---
 
     def _check_schema(self, schema: pa.Schema) -> None:
-        raise NotImplementedError
-
-    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         raise NotImplementedError
 
     # --- driver, before ---
@@ -258,34 +301,8 @@ class FileSink:
                 "or somebody else, has removed or taken back what it left.",
                 hint="Look at what is there, and run the script without resuming if it is to be published once more.",
             )
-        return Recovered(missing=tuple(self._missing(staging, winners)))
-
-    def _missing(self, staging: Staging, messages: Sequence[FileCommit]) -> list[int]:
-        """Places of the messages whose files are neither staged nor, once they were being published, where they are to come."""
-        left = staging.missing(messages)
-        names = [
-            (place, file, self._final_name(messages[place].subtask, file)) for place in left for file in left[place]
-        ]
-        found: set[PartFile] = set()
-        for folder in (f"{staging.path}/new", self.target.path) if self._again else ():
-            with storage_errors(self.target.label):
-                infos = self.target.filesystem.get_file_info([f"{folder}/{name}" for _, _, name in names])
-            found |= {file for (_, file, _), info in zip(names, infos, strict=True) if info.size == file.bytes}
-        return [place for place in left if not found.issuperset(left[place])]
-
-    # --- executor ---
-
-    def write(self, subtask: int, attempt: int) -> Any:
-        return NoWriter(subtask) if self._ignored else self._writer(subtask, attempt)
-
-    def encoded_bytes(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """As ``part_files.encoded_bytes``."""
-        assert self._schema is not None, "check comes before"
-        return encoded_bytes(batches, self._schema, self._layout, self._new_writer)
-
-    def _writer(self, subtask: int, attempt: int) -> FileWriter:
-        assert self._schema is not None and self._staging is not None, "check and begin come before write"
-        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
+        places = f"{staging.path}/new", self.target.path
+        return Recovered(missing=tuple(self._missing(staging, winners, *places)))
 
     # --- driver, after ---
 
@@ -384,10 +401,6 @@ class FileSink:
                 self._changes.complete()
                 self._renamed.complete()
             self._staging.remove()
-
-    def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is not None:
-            self._staging.abort(attempts)
 
     def _write_empty(self) -> FileCommit:
         writer = self._writer(0, 0)
