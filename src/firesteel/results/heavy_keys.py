@@ -41,18 +41,7 @@ _JITTER = np.arange(MOST_SAMPLES) * (5**0.5 - 1) / 2 % 1.0
 """Multiples of the golden ratio are spread evenly over their fractions, and in step with nothing."""
 
 
-class NoHeavyKeys:
-    """Looks for none."""
-
-    def flush(self, keys: list[Any], order: NDArray[Any], bounds: Ints, before: Before) -> None:
-        """Rows in ``order``: those of subpartition s from place ``bounds[s]`` on. ``keys``: their key columns, not in order."""
-
-    def finish(self) -> bytes:
-        """Returns the report on all that was flushed, see ``firesteel.model.heavy_keys``; empty: there are no heavy keys."""
-        return b""
-
-
-class KeySampler(NoHeavyKeys):
+class KeySampler:
     """Looks for those of one producer."""
 
     def __init__(self) -> None:
@@ -66,6 +55,7 @@ class KeySampler(NoHeavyKeys):
         """Subpartitions that had any."""
 
     def flush(self, keys: list[Any], order: NDArray[Any], bounds: Ints, before: Before) -> None:
+        """Rows in ``order``: those of subpartition s from place ``bounds[s]`` on. ``keys``: their key columns, not in order."""
         sizes = np.diff(before(bounds))
         size = int(sizes.sum())
         self._total += size
@@ -86,6 +76,7 @@ class KeySampler(NoHeavyKeys):
             self._count(encoded, widths.tolist(), dict(zip(heavy.tolist(), sizes[heavy].tolist(), strict=True)), least)
 
     def finish(self) -> bytes:
+        """Returns the report on all that was flushed, see ``firesteel.model.heavy_keys``; empty: there are no heavy keys."""
         heavy = self._found.heavy(self._looked_at, self._filled)
         return encode_heavy_keys(key._replace(weight=key.weight * self._total // self._looked_at) for key in heavy)
 
@@ -104,9 +95,6 @@ class KeySampler(NoHeavyKeys):
                 told = zip(keys[:MOST_VALUES], code, strict=False)
                 values = tuple(_text(column.dictionary, place) for column, place in told)
                 self._found.add([HeavyKey(subpartition, weight, values)])
-
-
-NO_HEAVY_KEYS = NoHeavyKeys()
 
 
 def _spread(begins: Ints, ends: Ints) -> Ints:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.heavy_keys import NO_HEAVY_KEYS, NoHeavyKeys
+from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.messages import (
     MESSAGE_MAX_BYTES,
     Before,
@@ -77,7 +77,7 @@ class ResultWriter:
         memory_budget: int,
         codec: str = "lz4",
         start: int = 0,
-        heavy_keys: NoHeavyKeys = NO_HEAVY_KEYS,
+        heavy_keys: KeySampler | None = None,
     ) -> None:
         if codec not in CODECS:
             raise ValueError(f"Unknown codec {codec!r} for results: use one of {', '.join(CODECS)}.")
@@ -129,7 +129,8 @@ class ResultWriter:
         self._out.drain()
         footer = self._footer()
         stored_bytes = self._out.finish(footer)
-        return ResultSummary(self._bytes, self._rows, stored_bytes, heavy_keys=self._heavy_keys.finish())
+        heavy = b"" if self._heavy_keys is None else self._heavy_keys.finish()
+        return ResultSummary(self._bytes, self._rows, stored_bytes, heavy_keys=heavy)
 
     def _footer(self) -> bytes:
         identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
@@ -201,7 +202,8 @@ class ResultWriter:
         del varying
         region.extend(bounds, before(bounds))
         if order is not None:
-            self._heavy_keys.flush([columns[place] for place in self._keys], order, bounds, before)
+            if self._heavy_keys is not None:
+                self._heavy_keys.flush([columns[place] for place in self._keys], order, bounds, before)
             put_in_order(columns, order)
         self._append(whole_batch(columns, rows, self._stored), message_cuts(bounds, before))
         if self._subpartitions > 1:

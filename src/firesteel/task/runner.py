@@ -22,7 +22,7 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError, error_words
 from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
-from firesteel.results.heavy_keys import NO_HEAVY_KEYS, KeySampler
+from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.reader import GateReader
@@ -500,7 +500,7 @@ class _Outputs:
             memory_budget=share,
             codec=self._codec,
             start=ctx.subtask % count,
-            heavy_keys=KeySampler() if ctx.heavy_keys else NO_HEAVY_KEYS,
+            heavy_keys=KeySampler() if ctx.heavy_keys else None,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from firesteel.model.heavy_keys import MOST_KEYS, decode_heavy_keys
 from firesteel.results import heavy_keys as module
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.heavy_keys import NO_HEAVY_KEYS, KeySampler
+from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 
@@ -28,8 +28,8 @@ def write(tmp_path, monkeypatch):
     store.create()
     written = iter(range(100))
 
-    def write_table(table, keys=("k",), *, subpartitions=SUBPARTITIONS, budget=64 << 20, batch=10_000, sampler=None):
-        sampler = KeySampler() if sampler is None else sampler
+    def write_table(table, keys=("k",), *, subpartitions=SUBPARTITIONS, budget=64 << 20, batch=10_000, looks=True):
+        sampler = KeySampler() if looks else None
         name = object_name(0, next(written), 0, 0)
         writer = ResultWriter(store, name, table.schema, subpartitions, keys, memory_budget=budget, heavy_keys=sampler)
         for piece in table.to_batches(max_chunksize=batch):
@@ -70,7 +70,7 @@ def test_without_skew_nothing_is_told_and_nothing_looked_at(write, monkeypatch):
 
 
 def test_what_is_off_tells_nothing(write):
-    assert write(table(numbers()), sampler=NO_HEAVY_KEYS) == []
+    assert write(table(numbers()), looks=False) == []
 
 
 HEAVY = {
