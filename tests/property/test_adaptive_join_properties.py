@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.joins_kit import RowPlane, random_row_job
 from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane
+from tests.simulation.digest import JournalDigest
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_job
 
@@ -24,7 +25,6 @@ from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.failover.consumer_invalidation import ConsumerInvalidation
 from firesteel.scheduler.joins import waits
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.violation import ViolationError
 
 QUIET = FaultInjection(race=0.0)

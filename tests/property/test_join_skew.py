@@ -16,6 +16,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
+from tests.simulation.digest import JournalDigest
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_job
 
@@ -29,7 +30,6 @@ from firesteel.scheduler.failover.consumer_invalidation import ConsumerInvalidat
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_vertex
 from firesteel.scheduler.parallelism.replay import recalled
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import Workload
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema

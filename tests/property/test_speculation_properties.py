@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.effort import examples
+from tests.simulation.digest import JournalDigest
 from tests.simulation.faults import Faults
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_graph, random_job
@@ -34,7 +35,6 @@ from firesteel.scheduler.speculation.detector import SlowTasks
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import Workload

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
+from tests.simulation.digest import JournalDigest
 from tests.simulation.streams.random_streams import random_stream, run_random_stream
 from tests.simulation.streams.stream import SimulatedStream
 
@@ -21,7 +22,6 @@ from firesteel.scheduler.streaming.rescaling import rescales as rescaling
 from firesteel.scheduler.streaming.rescaling.manager import RescaleManager
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
 from firesteel.scheduler.streaming.wanted.slots import ProfileSlots
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.violation import ViolationError
 
 SEEDS = st.integers(0, 1 << 40)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from tests.simulation.digest import JournalDigest
 
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel import commands as c
@@ -26,7 +27,6 @@ from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.dice import Dice
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.violation import check
 
 if TYPE_CHECKING:

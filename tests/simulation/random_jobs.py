@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from tests.simulation.digest import JournalDigest
 from tests.simulation.drivers import mortal
 from tests.simulation.faults import Faults
 from tests.simulation.job import SimulatedJob
@@ -47,7 +48,6 @@ from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.job import Outcome
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import check

@@ -32,7 +32,6 @@ from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.dice import Faults
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.held import give_back, held_bytes
 from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
@@ -86,16 +85,17 @@ class GroupSlots:
 
 
 class _SlotsSeen:
-    """Takes note of what slots were held, and passes all records on."""
+    """Takes note of what slots were held, and passes all records on, if there is a journal."""
 
-    def __init__(self, story: Instrument, graph: JobGraph) -> None:
+    def __init__(self, story: Instrument | None, graph: JobGraph) -> None:
         self._story = story
         groups = {vertex.slot_sharing_group: graph.group_of(vertex.id) for vertex in graph.vertices}
         fine = graph.slot_sharing_groups
         self.slots = {name: GroupSlots(_needs(group)) for name, group in groups.items() if fine}
 
     def record(self, record: JournalRecord) -> None:
-        self._story.record(record)
+        if self._story is not None:
+            self._story.record(record)
         if isinstance(record, SlotUsage):
             seen = self.slots[record.group]
             self.slots[record.group] = GroupSlots(seen.needs, 0, record.core_seconds, record.gib_seconds)
@@ -216,7 +216,7 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
 def _costs_of_run(simulated: Simulated, journal: Instrument | None) -> Costs:
     """All but the failure of one task."""
     watch = Stopwatch()
-    story = _SlotsSeen(JournalDigest() if journal is None else journal, simulated.job_graph())
+    story = _SlotsSeen(journal, simulated.job_graph())
     story.record(_plan(simulated))
     job = _started(simulated, simulated.fail_rate, watch, story)
     most, looks, sizes = _memory(job), 1, job.plane.deploys
