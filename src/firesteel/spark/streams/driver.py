@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
-from typing import Protocol as Interface
 
 from firesteel.journal.file import Instruments
 from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
 from firesteel.scheduler.kernel.records import JournalRecord
+from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.commands import Continue, EndStream, Rescale, SetCommitBarrier, StartQuery, StopQuery
 from firesteel.scheduler.streaming.events import (
     AnyStreamEvent,
@@ -34,14 +33,14 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamDatasets, StreamStatus
+from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.streams.checkpoint.warming import warm_up
 from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
 from firesteel.spark.streams.commit_barrier import AtBarrier, BarrierLost
-from firesteel.spark.streams.listener import Heard, HeardIdle
 from firesteel.spark.streams.offers import Offers
-from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted, recent_progress
+from firesteel.spark.streams.progress import Heard, HeardIdle
+from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
-from firesteel.spark.streams.timers import Timers
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """Seconds between looks, and their number, when a query that has just started is asked for its first batch."""
@@ -52,20 +51,30 @@ _LIKELY = (ClusterChanged, RequirementsChanged, RescaleRequested)
 _log = logging.getLogger("firesteel.spark")
 
 
-class Scheduler(Interface):
-    def handle(self, event: AnyStreamEvent) -> Iterable[Command]: ...
-
-    def status(self, at: float | None = None) -> StreamStatus: ...
-
-
-class Clock:
-    """Seconds since the stream began, monotonic."""
+class Timers:
+    """Of a stream: names and times, which are seconds on its clock."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._when: dict[str, float] = {}
 
-    def now(self) -> float:
-        return time.monotonic() - self._began
+    def set(self, timer: str, when: float) -> None:
+        """One of that name that was set before is forgotten."""
+        self._when[timer] = when
+
+    def cancel(self, timer: str) -> None:
+        self._when.pop(timer, None)
+
+    def take_due(self, now: float) -> str | None:
+        """The earliest that is due; it is set no more. None: none is."""
+        first = min(self._when.items(), key=lambda item: item[1], default=None)
+        if first is None or first[1] > now:
+            return None
+        del self._when[first[0]]
+        return first[0]
+
+    def pause(self, now: float) -> float | None:
+        """Seconds until the next one is due; None: there is none."""
+        return max(0.0, min(self._when.values()) - now) if self._when else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class StreamDriver:
         spark: Any,
         build: Build,
         checkpoint: str,
-        scheduler: Scheduler,
+        scheduler: AdaptiveScheduler,
         instruments: Instruments,
         *,
         name: str,
@@ -203,8 +212,8 @@ class StreamDriver:
     def _take(self, item: Any) -> None:
         now = self._clock.now()
         match item:
-            case RunStarted():
-                self._started(item.run)
+            case Run():
+                self._started(item)
             case RunEnded():
                 self._gone(item)
             case Heard() | HeardIdle() | AtBarrier() | BarrierLost():

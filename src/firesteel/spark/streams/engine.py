@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from firesteel.spark.streams.progress import Progress
+from firesteel.spark.streams.stopping import execution_of
 
 _log = logging.getLogger("firesteel.spark")
 MICRO_BATCH = "MicroBatchExecution"
@@ -107,9 +108,7 @@ class Engine:
         if not isinstance(gateway, ClientServer):  # all Python threads are one to the JVM: nobody would own the lock
             return None
         try:
-            execution = query._jsq
-            if execution.getClass().getSimpleName() == "StreamingQueryWrapper":
-                execution = execution.streamingQuery()
+            execution = execution_of(query)
             if execution.getClass().getSimpleName() != MICRO_BATCH:
                 return None
             engine = cls(gateway, execution)

@@ -1,4 +1,4 @@
-"""Inspects a query before it starts: its stateful operators, and why it could not be rescaled.
+"""Inspects a query before it starts: its stateful operators, why it could not be rescaled, and the data sets that it reads and writes, as lineage names them.
 
 Read from the logical plan of the writer's DataFrame and from the checkpoint. What happens inside a ``foreachBatch`` is not seen,
 and need not be: it keeps no state of the engine's.
@@ -6,10 +6,12 @@ and need not be: it keeps no state of the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from firesteel.connectors.datasets import DatasetName, dataset_of_url
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
@@ -137,11 +139,9 @@ def streaming_nodes(plan: Any) -> Iterator[Any]:
 
 
 def _trigger(writer: Any) -> _Trigger:
-    """The writer keeps its trigger to itself; reflection reads it. A trigger that cannot be read is taken for the default."""
+    """A trigger that cannot be read is taken for the default."""
     try:
-        field = writer._jwrite.getClass().getDeclaredField("trigger")
-        field.setAccessible(True)
-        trigger = field.get(writer._jwrite)
+        trigger = writer_field(writer, "trigger")
         kind = str(trigger.getClass().getSimpleName()).rstrip("$")
         seconds = trigger.intervalMs() / 1000 if kind == "ProcessingTimeTrigger" else None
     except Exception:
@@ -218,9 +218,45 @@ def _store_refusal(spark: Any, state: CheckpointState | None) -> str:
 def writer_option(writer: Any, name: str) -> str:
     """An option that was set on a DataStreamWriter; empty: none, or it cannot be read."""
     try:
-        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
-        field.setAccessible(True)
-        value = field.get(writer._jwrite).get(name)
+        value = writer_field(writer, "extraOptions").get(name)
         return str(value.get()) if value.isDefined() else ""
     except Exception:
         return ""
+
+
+def reads_of(writer: Any) -> tuple[DatasetName, ...]:
+    """Folders and topics; of other sources nothing."""
+    found: list[DatasetName] = []
+    with suppress(Exception):  # another Spark may name things differently: nothing else hangs on it
+        for node in streaming_nodes(writer._df._jdf.queryExecution().analyzed()):
+            kind = str(node.getClass().getSimpleName())
+            if kind.startswith("StreamingRelation"):
+                found += _datasets(str(node.sourceName()), _source_options(node, kind))
+    return tuple(dict.fromkeys(found))
+
+
+def writes_of(writer: Any) -> tuple[DatasetName, ...]:
+    """Folders and topics; nothing of what ``foreachBatch`` does."""
+    kind = str(writer_field(writer, "source") or "")
+    wanted = ("path", "topic", "kafka.bootstrap.servers")
+    with suppress(ValueError):  # a path that is no URL: Spark will say so
+        return tuple(_datasets(kind, {name: writer_option(writer, name) for name in wanted}))
+    return ()
+
+
+def _source_options(node: Any, kind: str) -> Mapping[str, str]:
+    if "V2" in kind:
+        options = node.extraOptions()
+        return {name: str(options.get(name) or "") for name in ("path", "subscribe", "kafka.bootstrap.servers")}
+    options = node.dataSource().options()
+    return {name: str(options.get(name).get()) for name in ("path",) if options.contains(name)}
+
+
+def _datasets(kind: str, options: Mapping[str, str]) -> Iterator[DatasetName]:
+    servers = options.get("kafka.bootstrap.servers", "").partition(",")[0].strip()
+    topics = options.get("topic") or options.get("subscribe") or ""
+    if kind.lower() == "kafka" and servers:
+        for topic in filter(None, (name.strip() for name in topics.split(","))):
+            yield (f"kafka://{servers}", topic)
+    elif options.get("path"):
+        yield dataset_of_url(options["path"])

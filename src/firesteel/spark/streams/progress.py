@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
@@ -45,19 +47,7 @@ class Progress:
         )
 
     def event(self, run: int, at: float, *, at_barrier: bool) -> BatchCommitted:
-        return BatchCommitted(
-            at=at,
-            run=run,
-            batch=self.batch,
-            rows=self.rows,
-            duration=self.duration,
-            state_rows=self.state_rows,
-            state_bytes=self.state_bytes,
-            backlog=self.backlog,
-            input_rate=self.input_rate,
-            processed_rate=self.processed_rate,
-            at_barrier=at_barrier,
-        )
+        return BatchCommitted(at=at, run=run, at_barrier=at_barrier, **asdict(self))
 
 
 class Commits:
@@ -153,3 +143,49 @@ def _between(end: Any, latest: Any) -> int | None:
 def _rate(value: Any) -> float:
     """Spark writes none, or words, where it divided by nought."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Spark's listener told of a batch."""
+
+    run: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class HeardIdle:
+    """Spark's listener says that a trigger found nothing to do."""
+
+    run: int
+
+
+class ProgressListener:
+    """Of one run, from Spark's listener bus; each word is handed over as it comes, late and in Spark's own time. To be opened before the query starts, for the session it starts in."""
+
+    def __init__(self, session: Any, run: int, report: Callable[[Heard | HeardIdle], None]) -> None:
+        from pyspark.sql.streaming.listener import StreamingQueryListener
+
+        class Listener(StreamingQueryListener):
+            """Spark calls it one event after the other; it only hands over, and never raises."""
+
+            def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+                pass
+
+            def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+                with suppress(Exception):
+                    report(Heard(run, Progress.of(json.loads(event.progress.json))))
+
+            def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+                report(HeardIdle(run))
+
+            def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+                """Does nothing; that it is there lets those who wait for the query's end hear of it sooner, and surely."""
+
+        self._streams = session.streams
+        self._listener = Listener()
+        self._streams.addListener(self._listener)
+
+    def close(self) -> None:
+        with suppress(Exception):  # Spark is gone
+            self._streams.removeListener(self._listener)

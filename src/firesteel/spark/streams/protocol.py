@@ -28,12 +28,15 @@ from firesteel.scheduler.streaming.events import (
 )
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.checkpoint.recovery import recover, replay_pending
-from firesteel.spark.streams.checkpoint.repartition import Repartitioned, cancel_repartition, repartition_state
+from firesteel.spark.streams.checkpoint.repartition import (
+    cancel_repartition,
+    recover,
+    repartition_state,
+    replay_pending,
+)
 from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of
 from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
-from firesteel.spark.streams.listener import Heard, ProgressListener
-from firesteel.spark.streams.progress import Commits, Progress
+from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
 from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
@@ -63,11 +66,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStarted:
-    run: Run
-
-
-@dataclass(frozen=True, slots=True)
 class RunEnded:
     """A query is gone that nobody stopped. ``failed`` None: it ended by itself. ``recent``: the last of its progress."""
 
@@ -78,7 +76,7 @@ class RunEnded:
 
 
 class Protocol:
-    """``report`` takes events, RunStarted and RunEnded, from several threads; ``stepped`` is called as each step begins."""
+    """``report`` takes events, each Run when it has started, and RunEnded, from several threads; ``stepped`` is called as each step begins."""
 
     def __init__(
         self,
@@ -200,7 +198,7 @@ class Protocol:
         )
         self._run = run = self._begin_run(prepared, started)
         self._parallelism = started.plan.parallelism
-        self._report(RunStarted(run))
+        self._report(run)
         threading.Thread(target=self._await_end, args=(run,), name="firesteel-await", daemon=True).start()
 
     def _begin_run(self, prepared: Prepared, started: QueryStarted) -> Run:
@@ -259,8 +257,8 @@ class Protocol:
                 return
             if command.action is Action.REPARTITION:
                 self._step(rescaling, RescaleStep.REPARTITION)
-                done = repartition_state(self._spark, self._checkpoint, command.parallelism)
-                state = rescaling.repartitioned(done)
+                batch = repartition_state(self._spark, self._checkpoint, command.parallelism)
+                state = rescaling.repartitioned(batch)
             prepared = self._built_ahead(ahead, rescaling)
             parallelism = command.parallelism
         except Exception as error:
@@ -419,12 +417,12 @@ class _Rescaling:
         """The batch that is left half done."""
         return None if self.state is None else self.state.pending
 
-    def repartitioned(self, done: Repartitioned) -> CheckpointState | None:
+    def repartitioned(self, batch: int) -> CheckpointState | None:
         """The checkpoint as it is now, without asking it again; it was in order, or it had not been repartitioned."""
         if self.state is None or self.state.settings is None:
             return None
-        settings = {**self.state.settings, SHUFFLE_PARTITIONS: str(done.after)}
-        return replace(self.state, planned=done.batch, committed=done.batch, settings=settings, pending_settings=None)
+        settings = {**self.state.settings, SHUFFLE_PARTITIONS: str(self.command.parallelism)}
+        return replace(self.state, planned=batch, committed=batch, settings=settings, pending_settings=None)
 
 
 def recent_progress(run: Run) -> list[Progress]:

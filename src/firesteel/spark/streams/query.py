@@ -12,8 +12,7 @@ from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
-from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, writer_option
-from firesteel.spark.streams.outside import reads_of, writes_of
+from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, reads_of, writer_option, writes_of
 
 Build = Callable[[Any], Any]
 CHECKPOINT_OPTION = "checkpointLocation"

@@ -36,12 +36,15 @@ def stop_query(query: Any) -> None:
 def engine_thread(query: Any) -> Any:
     """Java's thread that runs the batches; None: this Spark does not show it."""
     try:
-        execution = query._jsq
-        if execution.getClass().getSimpleName() == "StreamingQueryWrapper":
-            execution = execution.streamingQuery()
-        return execution.queryExecutionThread()
+        return execution_of(query).queryExecutionThread()
     except (Py4JError, AttributeError, TypeError):
         return None
+
+
+def execution_of(query: Any) -> Any:
+    """Spark's own object of a query."""
+    execution = query._jsq
+    return execution.streamingQuery() if execution.getClass().getSimpleName() == "StreamingQueryWrapper" else execution
 
 
 def refuse_if_taken(spark: Any, checkpoint: str) -> None:

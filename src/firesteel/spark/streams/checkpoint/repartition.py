@@ -1,4 +1,5 @@
-"""Bringing the state of a stopped query to another number of partitions, with Spark's own call.
+"""Bringing the state of a stopped query to another number of partitions, with Spark's own call; and a checkpoint into order before a query
+starts on it: what a crash in a rescale left is finished or taken back. Everything here may itself be killed and run again.
 
 The call (``spark._streamingCheckpointManager.repartition``, in Spark since 4.2, experimental) writes the state anew as one more
 batch: ``offsets/N+1`` with the new number first, then the state of version N + 2, ``commits/N+1`` last.
@@ -6,17 +7,18 @@ batch: ``offsets/N+1`` with the new number first, then the state of version N + 
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import time
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.scheduler.streaming.wanted.requirements import check_partitions
 from firesteel.spark.session.sessions import is_local
 from firesteel.spark.streams.checkpoint.checkpoint_files import (
@@ -28,6 +30,7 @@ from firesteel.spark.streams.checkpoint.checkpoint_files import (
     java_exception,
     told,
 )
+from firesteel.spark.streams.progress import Progress
 
 LAST_TASKS_SECONDS = 30.0
 """Seconds that tasks of a failed repartition are waited for."""
@@ -44,16 +47,6 @@ class RepartitionError(FiresteelError):
         self.unfinished = unfinished
 
 
-@dataclass(frozen=True, slots=True)
-class Repartitioned:
-    """``batch``: id of the batch that it was recorded as. ``seconds``: of Spark's call."""
-
-    batch: int
-    before: int
-    after: int
-    seconds: float
-
-
 def lacks_repartition(spark: Any) -> str:
     """Why this session cannot repartition state, a sentence; empty: it can."""
     if not hasattr(spark, "_jsparkSession"):
@@ -64,8 +57,8 @@ def lacks_repartition(spark: Any) -> str:
     return ""
 
 
-def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartitioned:
-    """Rewrites the state of the stopped query of ``checkpoint`` to ``parallelism`` partitions.
+def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> int:
+    """Rewrites the state of the stopped query of ``checkpoint`` to ``parallelism`` partitions. Returns the batch that it was recorded as.
 
     ``spark``: any classic session; the call has one of its own, with the checkpoint's settings. A repartition to the same number
     that broke off is finished. Raises RepartitionError; what it began was taken back then, unless it says otherwise.
@@ -74,7 +67,6 @@ def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartit
     state = files.read()
     _check(spark, state, parallelism)
     session = _session(spark, state)
-    began = time.monotonic()
     tag = _tag(checkpoint)
     spark.sparkContext.addJobTag(tag)
     try:
@@ -85,7 +77,7 @@ def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartit
         raise _failed(files, checkpoint, parallelism, error) from error
     finally:
         spark.sparkContext.removeJobTag(tag)
-    return Repartitioned(state.committed + 1, state.parallelism or 0, parallelism, time.monotonic() - began)
+    return state.committed + 1
 
 
 def cancel_repartition(spark: Any, checkpoint: str) -> None:
@@ -175,7 +167,7 @@ def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Ex
     said, hint = _translated(error)
     message = f"The state in {checkpoint} could not be rewritten to {parallelism} partitions: {said}"
     try:
-        roll_back(files, files.read())
+        roll_back(files)
     except UsageError as trouble:
         return RepartitionError(
             f"{message} What had been written could not be rolled back either: {trouble.message}",
@@ -185,12 +177,11 @@ def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Ex
     return RepartitionError(message, hint=hint)
 
 
-def roll_back(files: CheckpointFiles, state: CheckpointState) -> bool:
-    """Takes back a repartition that broke off; False: there was none. Raises UsageError."""
-    if state.unfinished is None or state.pending is None:
-        return False
-    files.delete_batch(state.pending)
-    return True
+def roll_back(files: CheckpointFiles) -> None:
+    """Takes back a repartition that broke off, if there is one. Raises UsageError."""
+    state = files.read()
+    if state.unfinished is not None and state.pending is not None:
+        files.delete_batch(state.pending)
 
 
 _SENTENCES = {
@@ -215,3 +206,67 @@ def _translated(error: Exception) -> tuple[str, str | None]:
         if condition in text:
             return sentence, None
     return f"{told(error).rstrip('.')}.", None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """``sentence``: what was done or is about to be done; empty where there was nothing to do. ``state``: as it is now."""
+
+    sentence: str
+    state: CheckpointState
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """``batch``: the last that is committed now. ``rows``: read a second time. ``told``: what Spark says of it; None: nothing."""
+
+    batch: int
+    rows: int
+    told: Progress | None = None
+
+
+def recover(spark: Any, checkpoint: str) -> Recovery:
+    """Finishes a repartition that broke off, or takes it back if it cannot be finished. Called before each start.
+
+    Raises UsageError where the checkpoint is unreadable or damaged, or cannot be changed.
+    """
+    files = CheckpointFiles(spark, checkpoint)
+    state = files.read()
+    if state.pending is None:
+        return Recovery("", state)
+    if state.unfinished is None:
+        return Recovery(f"Batch {state.pending} was begun before and not committed; it is replayed.", state)
+    from_to = (
+        f"A repartition of the state from {state.parallelism} to {state.unfinished} partitions had been interrupted"
+    )
+    try:
+        repartition_state(spark, checkpoint, state.unfinished)
+    except RepartitionError as error:
+        roll_back(files)
+        why = error.message.partition(": ")[2] or error.message
+        told = f"{from_to}; it was rolled back, for it could not be finished: {why}"
+        return Recovery(told, files.read())
+    return Recovery(f"{from_to}; it was finished.", files.read())
+
+
+def replay_pending(
+    writer: Any, spark: Any, checkpoint: str, begun: Callable[[Any], None] = lambda query: None
+) -> Replayed:
+    """Runs exactly the pending batch and waits for it; nothing if there is none.
+
+    ``writer``: a DataStreamWriter of the query, as ``build`` gives it, in a session with the old number of partitions.
+    ``begun`` gets the query that does it, to stop it.
+    Raises JobExecutionError if the batch was not committed.
+    """
+    files = CheckpointFiles(spark, checkpoint)
+    state = files.read()
+    if state.pending is None:
+        return Replayed(state.committed, 0)
+    query = writer.option("checkpointLocation", checkpoint).trigger(once=True).start()
+    begun(query)
+    query.awaitTermination()
+    said = [Progress.of(json.loads(p.json)) for p in query.recentProgress if p.batchId == state.pending]
+    now = files.read()
+    if now.committed < state.pending:
+        raise JobExecutionError(f"Batch {state.pending} of {checkpoint} was replayed and is not committed.")
+    return Replayed(now.committed, sum(progress.rows for progress in said), said[0] if said else None)
