@@ -295,7 +295,7 @@ def odd_steps(job, folder: Path) -> list:
         spark_steps.EvaluateBySpark("udf", functions, seen, ("k",), schema),
         spark_steps.GroupsBySpark("groups", functions, seen, ("k",), schema),
         spark_steps.AggregateBySpark("aggregate", functions, seen, ("k",), schema),
-        spark_steps.WindowBySpark("window", functions, seen, ("k",), ("v",), schema),
+        spark_steps.WindowBySpark("window", functions, seen, ("k",), schema, ("v",)),
         spark_steps.CoGroupsBySpark("pairs", functions, (seen, seen), (("k",), ("k",)), schema),
         PlainLines(listed, "lines", pa.schema([("line", pa.string())]), ["line"]),
         PlainText(listed, "lines", pa.schema([("line", pa.string())]), ["line"]),

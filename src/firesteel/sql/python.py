@@ -216,7 +216,7 @@ def window(reader: Reader, node: Operator) -> Relation:
     out = {**child.columns, **{item.id: checked(item.type) for item in node["windowExpressions"]}}
     keys = _keys(node["partitionSpec"])
     step = WindowBySpark(
-        f"window({functions.name})", functions, caller.seen_arguments(), keys, tuple(child.columns), schema_of(out)
+        f"window({functions.name})", functions, caller.seen_arguments(), keys, schema_of(out), tuple(child.columns)
     )
     return _by_groups((caller.beside(child),), step, out, keys)
 

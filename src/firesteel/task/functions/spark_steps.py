@@ -83,9 +83,7 @@ class EvaluateBySpark:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsBySpark:
-    """``applyInPandas``, ``applyInArrow``: each group to rows."""
-
+class _OfGroups:
     name: str
     functions: SparkFunctions
     seen: Seen
@@ -96,6 +94,11 @@ class GroupsBySpark:
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.group_keys,)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsBySpark(_OfGroups):
+    """``applyInPandas``, ``applyInArrow``: each group to rows."""
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         groups = _grouped(inputs[0].table(), self.group_keys)
@@ -109,19 +112,8 @@ def _results(groups: Groups, seen: Seen, functions: SparkFunctions, ctx: TaskCon
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateBySpark:
+class AggregateBySpark(_OfGroups):
     """Aggregating UDFs: a row for each group, of its keys and results. Of no rows there is none, also without keys."""
-
-    name: str
-    functions: SparkFunctions
-    seen: Seen
-    group_keys: tuple[str, ...]
-    schema: pa.Schema
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.group_keys,)
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         groups = _grouped(inputs[0].table(), self.group_keys)
@@ -134,20 +126,10 @@ class AggregateBySpark:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowBySpark:
+class WindowBySpark(_OfGroups):
     """Aggregating UDFs over whole partitions: their results behind the ``kept`` columns of each row."""
 
-    name: str
-    functions: SparkFunctions
-    seen: Seen
-    group_keys: tuple[str, ...]
     kept: tuple[str, ...]
-    schema: pa.Schema
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.group_keys,)
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         groups = _grouped(inputs[0].table(), self.group_keys)
