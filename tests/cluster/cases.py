@@ -32,8 +32,8 @@ from firesteel.scheduler.kernel.records import Decision, StateChange
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
-from firesteel.spark.slots.session_account import forget_blocked_nodes
-from firesteel.spark.standing import choice, doors, small
+from firesteel.spark.slots.session_account import _sessions
+from firesteel.spark.standing import doors, small
 from firesteel.spark.storage.cleaning import late
 from runtime_support import collected, left_behind, options, two_steps
 
@@ -255,8 +255,8 @@ def case_standing(spark, folder):
         own = folder / name
         own.mkdir()
         if name == "unreached":
-            real = choice.tcp_door
-            choice.tcp_door = closed_door
+            real = small.tcp_door
+            small.tcp_door = closed_door
         values, records = run(spark, own, two_steps(splits=30, rows=10, parallelism=3))
         answer[name] = {
             "right": values == list(range(300)),
@@ -264,7 +264,7 @@ def case_standing(spark, folder):
             "failed": [a for a in records.attempts() if "FAILED" in a["states"]],
             "left": left_behind(own),
         }
-    choice.tcp_door = real
+    small.tcp_door = real
     small._unreached.clear()
     return answer
 
@@ -401,12 +401,13 @@ def case_repartitioned(spark, folder, partitions):
 
     source.mkdir()
     more("first")
-    done = repartition_state(spark, checkpoint, partitions)
+    before = CheckpointFiles(spark, checkpoint).read().parallelism
+    repartition_state(spark, checkpoint, partitions)
     more("second")
     state = CheckpointFiles(spark, checkpoint).read()
     return {
         "right": counts == dict.fromkeys(range(3_000), 2),
-        "before": done.before,
+        "before": before,
         "parallelism": state.parallelism,
         "pending": state.pending,
     }
@@ -697,7 +698,7 @@ def all_there(spark, count=3):
 
 def no_node_is_blocked(spark):
     """Whatever an earlier case found slow: nodes stay blocked for all jobs of a session."""
-    forget_blocked_nodes(spark.sparkContext.applicationId)
+    _sessions.pop(spark.sparkContext.applicationId, None)
 
 
 def main():

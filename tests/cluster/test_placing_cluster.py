@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firesteel.spark.placement.queueing import ALL, BOUNDED
+from firesteel.spark.placement.pools import ALL, BOUNDED
 from mirrors_kit import check_that_the_mirror_did_not_queue
 
 pytestmark = pytest.mark.cluster

@@ -17,7 +17,7 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver import channel, loop
 from firesteel.spark.driver.runtime import submit
-from firesteel.spark.standing import choice, doors, small
+from firesteel.spark.standing import doors, small
 from firesteel.spark.storage import blob_server
 from firesteel.task.executor.blobs import put_blob
 from firesteel.task.executor.standing import UnixAddress
@@ -73,7 +73,7 @@ def test_small_executions_share_spark_tasks_and_seem_to_have_their_own(session, 
 @pytest.mark.parametrize("splits", [2, 6])
 def test_where_spark_would_start_executors_for_a_step_it_is_asked_to(session, tmp_path, monkeypatch, splits):
     """Two slots are there."""
-    monkeypatch.setattr(choice, "grows", lambda context: True)
+    monkeypatch.setattr(small, "grows", lambda context: True)
     seen = Seen()
     job = two_steps(splits=splits, rows=10, parallelism=2)
     assert values(submit(job, session, options(tmp_path), [seen]).result()) == list(range(10 * splits))
@@ -123,7 +123,7 @@ def test_what_has_begun_where_only_some_can_connect_is_nobodys_failure(session, 
         time.sleep(0.05)
         yield from batches
 
-    monkeypatch.setattr(choice, "UnixDoor", door)
+    monkeypatch.setattr(small, "UnixDoor", door)
     monkeypatch.setattr(small, "_unreached", set())
     monkeypatch.setattr(small, "WORKING_SECONDS", 0.1)
     seen = Seen()

@@ -13,8 +13,7 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.accumulators import Accumulator, _accumulatorRegistry
 
-from firesteel.spark.session.own_workers import UNIX_SOCKETS
-from firesteel.spark.session.preloading import DAEMON
+from firesteel.spark.session.own_workers import DAEMON, UNIX_SOCKETS
 from plane.java import JavaSparkContext, jvm
 from plane.jobs import Jobs
 

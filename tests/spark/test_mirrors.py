@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firesteel.spark.placement.queueing import ALL, BOUNDED
+from firesteel.spark.placement.pools import ALL, BOUNDED
 from mirrors_kit import check_that_the_mirror_did_not_queue, run_with_a_slow_one
 from runtime_support import left_behind
 

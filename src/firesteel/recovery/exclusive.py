@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firesteel.errors import UsageError
@@ -19,23 +19,6 @@ from firesteel.masking import mask_text
 
 _REFUSED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _GONE = ("NoSuchKey", "NotFound", "404")
-
-
-class ExclusivePut(Protocol):
-    """``path``: as pyarrow names it, beginning with the bucket."""
-
-    def create(self, path: str, data: bytes) -> bool:
-        """False: there is an object already. Raises OSError."""
-        ...
-
-    def tag(self, path: str) -> str:
-        """Of the object's content as it is now; empty: there is none. Raises OSError."""
-        ...
-
-    def replace(self, path: str, data: bytes, tag: str) -> bool:
-        """False: the object has another tag by now, or is gone; or a try that seemed to fail has put ``data``; or the store refuses for a reason of
-        its own. Raises OSError."""
-        ...
 
 
 def refusal(url: str) -> str:
@@ -53,23 +36,29 @@ def exclusive_put(url: str) -> ExclusivePut:
     if why:
         hint = f"It can lie in a directory of a file system, or on S3 ({command('s3')})."
         raise UsageError(f"A log of jobs cannot lie at {mask_text(url)}: {why}.", hint=hint)
-    return _S3Put(url)
+    return ExclusivePut(url)
 
 
-class _S3Put:
+class ExclusivePut:
+    """On S3. ``path``: as pyarrow names it, beginning with the bucket."""
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._lock = threading.Lock()
         self._made: Any = None
 
     def create(self, path: str, data: bytes) -> bool:
+        """False: there is an object already. Raises OSError."""
         return self._asked("put_object", path, _REFUSED, Body=data, IfNoneMatch="*") is not None
 
     def tag(self, path: str) -> str:
+        """Of the object's content as it is now; empty: there is none. Raises OSError."""
         found = self._asked("head_object", path, _GONE)
         return "" if found is None else found["ETag"]
 
     def replace(self, path: str, data: bytes, tag: str) -> bool:
+        """False: the object has another tag by now, or is gone; or a try that seemed to fail has put ``data``; or the store refuses for a reason of
+        its own. Raises OSError."""
         try:
             return self._asked("put_object", path, (*_REFUSED, *_GONE), Body=data, IfMatch=tag) is not None
         except OSError as error:

@@ -11,9 +11,8 @@ import os
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
-from firesteel.recovery.leases import begin_lease, end_leases, last_lease
+from firesteel.recovery.leases import Lease, begin_lease, end_leases, last_lease
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import LOG
 
@@ -24,12 +23,6 @@ except ImportError:  # no such locks on this system
 
 USED = "used"
 """In the directory of a job's log on a file system, if others may use its results."""
-
-
-class Use(Protocol):
-    """Results that are held, until ``end`` or the end of the process. ``end`` may be called twice."""
-
-    def end(self) -> None: ...
 
 
 class _Lock:
@@ -46,6 +39,9 @@ class _Lock:
 
     __del__ = end
 
+
+Use = _Lock | Lease
+"""Results that are held, until ``end`` or the end of the process. ``end`` may be called twice."""
 
 _held: weakref.WeakSet[_Lock] = weakref.WeakSet()
 

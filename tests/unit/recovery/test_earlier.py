@@ -17,8 +17,8 @@ from firesteel.scheduler.kernel.commands import Deploy, InputRanges, Splits
 from firesteel.scheduler.recovery.codec import encode
 from firesteel.scheduler.recovery.earlier import earlier_job, execution_key
 from firesteel.scheduler.recovery.records import Deployed, DriverBegan, Identified, Told
+from firesteel.spark.recovery.corrections.corrected import Lines, matches
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
-from firesteel.spark.recovery.corrections.lineage import Lines, matches
 from firesteel.spark.recovery.corrections.reused import check_reuse
 from firesteel.spark.recovery.deployments import _reads
 from firesteel.spark.recovery.resuming import recovery_mode

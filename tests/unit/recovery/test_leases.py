@@ -386,14 +386,14 @@ def test_a_driver_that_freezes_before_it_marks_writes_over_no_mark_of_its_succes
 @pytest.fixture
 def replaced(monkeypatch):
     """Has the store answer, to drivers that write over marks, what is given: a function of what replaces, and of how often it was asked before."""
-    replace, asked = exclusive._S3Put.replace, []
+    replace, asked = exclusive.ExclusivePut.replace, []
 
     def answered(answer):
         def replace_mark(self, path, data, tag):
             asked.append(tag)
             return answer(lambda data, tag=tag: replace(self, path, data, tag), data, len(asked))
 
-        monkeypatch.setattr(exclusive._S3Put, "replace", replace_mark)
+        monkeypatch.setattr(exclusive.ExclusivePut, "replace", replace_mark)
         return asked
 
     return answered
@@ -443,14 +443,14 @@ def test_a_driver_that_cannot_mark_the_job_as_its_own_says_so(bucket, replaced):
 def test_marks_on_a_store_that_has_no_such_condition(bucket, monkeypatch):
     job, own = ended(bucket), storage(bucket)
     own._mark()
-    asked = exclusive._S3Put._asked
+    asked = exclusive.ExclusivePut._asked
 
     def refusing(self, what, path, refused, **given):
         if "IfMatch" in given:
             raise OSError("An error occurred (NotImplemented) when calling the PutObject operation")
         return asked(self, what, path, refused, **given)
 
-    monkeypatch.setattr(exclusive._S3Put, "_asked", refusing)
+    monkeypatch.setattr(exclusive.ExclusivePut, "_asked", refusing)
     assert own.keep() and mark_beside(job)[ENDED]
 
 

@@ -39,7 +39,7 @@ from firesteel.spark.session import java, preflight, shipping
 from firesteel.spark.session.preflight import check, modules_of
 from firesteel.spark.session.probe import Findings, Probe
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.slots.session_account import SessionJob, _sessions, forget_blocked_nodes
+from firesteel.spark.slots.session_account import SessionJob, _sessions
 from firesteel.spark.storage.cleaning import Cleaner, _Late
 from firesteel.spark.storage.directories import JobStorage, storage_root
 from firesteel.task.executor import crash_note
@@ -604,7 +604,4 @@ def test_the_account_of_a_session_goes_with_its_last_job_unless_a_node_is_blocke
     later.listen(heard.append, lambda: 0.0)
     assert [event.node for event in heard] == ["node-1"]
     later.close()
-    assert "app-4" in _sessions
-    forget_blocked_nodes("app-4")
-    forget_blocked_nodes("app-4")
-    assert "app-4" not in _sessions
+    del _sessions["app-4"]

@@ -21,7 +21,7 @@ from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.locality_preferences import MAX_WISHES, locations, preferring
 from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
-from firesteel.spark.placement.queueing import BOUNDED, queue_of
+from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.slot_blockers import SlotBlockerFunction, SlotBlockers
 from firesteel.spark.session.sessions import _settings
 from firesteel.task.executor import blocklist_copy as blocklist

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
@@ -12,10 +14,12 @@ from firesteel.journal.costs import earlier_costs
 from firesteel.journal.file import Instrument, Journal
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import PROGRESS, Options, retaining
-from firesteel.spark.driver.outcome import SubmittedJob
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
 from firesteel.spark.driver.runtime import submit
-from firesteel.spark.recovery.answered import AnsweredJob
 from firesteel.spark.recovery.resuming import BEGINS_ANEW, HAD_FINISHED, Resume, open_job
+from firesteel.spark.recovery.runs import PastJob
 from firesteel.spark.session.pages import SparkPages
 from firesteel.spark.session.sessions import check_session, is_local
 from firesteel.spark.storage.directories import new_job_id, storage_root
@@ -70,3 +74,29 @@ def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume
         begun = Begun(job_id, run.job_name, journal.path, run.cancel, pages.root, stage)
         ui.began(watcher, begun)
     return run
+
+
+class AnsweredJob:
+    """A job of a script that goes on whose outputs an earlier process has published: it has ended before it could begin. In the place of ``runtime.JobRun``."""
+
+    has_ended = True
+
+    def __init__(self, past: PastJob, decisions: Sequence[Decision]) -> None:
+        journal = Path(past.journal) if past.journal and Path(past.journal).is_file() else None
+        self.job_id, self.job_name, self.journal = past.job_id, past.header.job_name, journal
+        self._outcome = JobOutcome(self.job_id, self.job_name, JobStatus.FINISHED, 0.0, list(decisions), journal, None)
+
+    def status(self) -> JobStatus:
+        return JobStatus.FINISHED
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def waiting_for(self) -> list[str]:
+        return []
+
+    def cancel(self, reason: str = "") -> None:
+        pass
+
+    def result(self) -> JobOutcome:
+        return self._outcome

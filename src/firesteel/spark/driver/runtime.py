@@ -52,7 +52,7 @@ from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
-from firesteel.spark.placement.queueing import BOUNDED, queue_of
+from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
 from firesteel.spark.recovery.clock import Clock
@@ -68,7 +68,7 @@ from firesteel.spark.session.task_memory import budget_per_task, machine_memory,
 from firesteel.spark.slots.provisioning import shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.slots.workers import beside_heap, counts_overhead
-from firesteel.spark.standing.choice import standing_tasks
+from firesteel.spark.standing.small import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_storage
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base

@@ -8,27 +8,23 @@ starts their first one, so its option is on only while that happens, and is then
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
-from firesteel.spark.session.preloading import preloading
+from firesteel.spark.session.preflight import runs_our_interpreter
 from firesteel.spark.session.sessions import is_local, setting
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 DIRECTORY = "spark.python.unix.domain.socket.dir"
+DAEMON = "spark.python.daemon.module"
+_FOLDER = Path(__file__).parents[2] / "task" / "executor" / "preload"
 OWN_WORKERS = {"FIRESTEEL_WORKERS": "1"}
 LONGEST_DIRECTORY = 60
 """Characters. A socket's path has at most some 100 of them, of which its name takes 42."""
-
-
-class OwnWorkers(Protocol):
-    """The variables that the Python workers of our batches get, and the way Spark speaks with them."""
-
-    def workers(self, variables: Mapping[str, str]) -> AbstractContextManager[Mapping[str, str]]:
-        """The environment variables that the batch's workers get beside ``variables``, while it runs."""
-        ...
 
 
 class AsTheyAre:
@@ -38,6 +34,7 @@ class AsTheyAre:
         self._own = own
 
     def workers(self, variables: Mapping[str, str]) -> AbstractContextManager[Mapping[str, str]]:
+        """The environment variables that the batch's workers get beside ``variables``, while it runs."""
         return nullcontext({**variables, **self._own})
 
 
@@ -81,6 +78,9 @@ class UnixSockets:
                 self._conf.remove(UNIX_SOCKETS)
 
 
+OwnWorkers = AsTheyAre | UnixSockets
+"""The variables that the Python workers of our batches get, and the way Spark speaks with them."""
+
 _known: dict[str, OwnWorkers] = {}
 _knowing = threading.Lock()
 
@@ -103,3 +103,18 @@ def _workers_of(context: Any) -> OwnWorkers:
         return AsTheyAre(own)
     directory = setting(context, DIRECTORY) or context._jvm.System.getProperty("java.io.tmpdir")
     return AsTheyAre(own) if len(directory) > LONGEST_DIRECTORY else UnixSockets(context._jsc.sc().conf(), own)
+
+
+def preloading(context: Any) -> Mapping[str, str]:
+    """Environment variables of workers whose daemon imports what tasks need; none where it does already, or runs another Python.
+
+    Spark lets idle Python workers go after a minute, and forks new ones from its daemon, which has nothing of ours imported: so the first step
+    after each pause in a notebook began a second late. Sessions that we make have a daemon of ours. In one that was given, the environment of our
+    workers leads their daemon to a ``sitecustomize`` that imports the same.
+    """
+    if setting(context, DAEMON) is not None or not runs_our_interpreter(context):
+        return {}
+    if not _FOLDER.is_dir():  # in a zip
+        return {}
+    given = context.environment.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(_FOLDER), given] if given else [str(_FOLDER)])}

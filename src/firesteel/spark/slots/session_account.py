@@ -30,27 +30,11 @@ class _Session:
     num_open: int = 0
     """Jobs that have not closed; guarded by ``_registry``."""
 
-    def opened(self) -> None:
-        self.num_open += 1
-
-    def closed(self) -> None:
-        self.num_open -= 1
-
 
 _sessions: dict[str, _Session] = {}
 """By Spark application: those with a job, or with a node that is still blocked. Guarded by ``_registry``."""
 _registry = threading.Lock()
 """Taken after a session's own lock, never before it."""
-
-
-def forget_blocked_nodes(application: str) -> None:
-    """Lets later jobs of the Spark application use all of its nodes; those that run keep what they were told."""
-    with _registry:
-        session = _sessions.get(application)
-    if session is not None:
-        with session.lock:
-            session.blocked.clear()
-            _let_go(application, session)
 
 
 class SessionListener:
@@ -98,7 +82,7 @@ class SessionJob:
         self._slots: JobSlots | None = None
         with _registry:
             self._session = _Session() if application is None else _sessions.setdefault(application, _Session())
-            self._session.opened()
+            self._session.num_open += 1
 
     def join(self, name: str, workers: Workers, left_to_spark: LeftToSpark) -> JobSlots:
         """The job's slot pool books its slots here from now on."""
@@ -132,7 +116,7 @@ class SessionJob:
             if self._is_open:
                 self._is_open = False
                 with _registry:
-                    self._session.closed()
+                    self._session.num_open -= 1
                 _let_go(self._application, self._session)
 
     def _tell_of_slots(self) -> None:

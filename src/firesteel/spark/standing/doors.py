@@ -12,7 +12,7 @@ import socket
 import struct
 from contextlib import suppress
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.spark.session.sessions import setting
 from firesteel.task.executor.standing import Address, TcpAddress, UnixAddress, connected
@@ -30,25 +30,6 @@ ENCRYPTING = (
 )
 
 
-class Door(Protocol):
-    """Open until it is closed. ``address``: what standing tasks are told."""
-
-    @property
-    def address(self) -> Address: ...
-
-    def accept(self) -> Connection:
-        """Waits for the next one. Raises OSError."""
-        ...
-
-    def check(self, connection: Connection) -> None:
-        """Makes sure that one of ours is at the other end. Raises EOFError, OSError, ValueError or ProcessError."""
-        ...
-
-    def close(self) -> None:
-        """Wakes who waits in :meth:`accept`: with a connection that has ended."""
-        ...
-
-
 class UnixDoor:
     """In a directory of this user's only. Raises OSError where there can be no socket: its path is too long, say."""
 
@@ -57,12 +38,14 @@ class UnixDoor:
         self.address: Address = UnixAddress(str(self._listener.address))
 
     def accept(self) -> Connection:
+        """Waits for the next one. Raises OSError."""
         return self._listener.accept()
 
     def check(self, connection: Connection) -> None:
         """Nobody else can open it."""
 
     def close(self) -> None:
+        """Wakes who waits in :meth:`accept`: with a connection that has ended."""
         with suppress(OSError):  # somebody tidied up its directory
             self.address.connect().close()
         with suppress(OSError):
@@ -83,6 +66,7 @@ class TcpDoor:
         return connected(self._socket.accept()[0])
 
     def check(self, connection: Connection) -> None:
+        """Makes sure that one of ours is at the other end. Raises EOFError, OSError, ValueError or ProcessError."""
         _wait_at_most(connection, UNCHECKED_SECONDS)
         deliver_challenge(connection, self._secret)
         answer_challenge(connection, self._secret)
@@ -94,6 +78,10 @@ class TcpDoor:
         with suppress(OSError):
             socket.create_connection(self._socket.getsockname()[:2]).close()
         self._socket.close()
+
+
+Door = UnixDoor | TcpDoor
+"""Open until it is closed. ``address``: what standing tasks are told."""
 
 
 def _wait_at_most(connection: Connection, seconds: float) -> None:

@@ -20,25 +20,71 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from firesteel.options import STANDING_TASKS, STANDING_TASKS_MAX_INPUT, Options
 from firesteel.scheduler.kernel.commands import Deploy
 from firesteel.scheduler.kernel.events import CancelRequested
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode
 from firesteel.spark.driver.kill import NO_TASK, TaskGone
 from firesteel.spark.driver.spark_errors import was_cancelled
-from firesteel.spark.driver.threads import aside
-from firesteel.spark.placement.status_store import SparkTask
+from firesteel.spark.driver.threads import aside, pins_threads
+from firesteel.spark.placement.pools import is_fair
+from firesteel.spark.placement.status_store import SparkStatus, SparkTask
 from firesteel.spark.placement.watch import TasksLost
-from firesteel.spark.session.own_workers import OwnWorkers
+from firesteel.spark.session.own_workers import OwnWorkers, own_workers
+from firesteel.spark.session.preflight import runs_our_interpreter
+from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
 from firesteel.spark.standing.crew import Crew, Member
-from firesteel.spark.standing.doors import Door
+from firesteel.spark.standing.doors import Door, UnixDoor, encrypts, tcp_door
 from firesteel.spark.standing.lines import Line, Lines
-from firesteel.spark.standing.slots import Slots
-from firesteel.spark.standing.tasks import EndedEarlyError, NotTaken, StandingTasks, TurnLost, UnreachedError
+from firesteel.spark.standing.tasks import (
+    EndedEarlyError,
+    NotTaken,
+    Standing,
+    StandingTasks,
+    TurnLost,
+    UnreachedError,
+    no_standing_tasks,
+)
 from firesteel.spark.standing.work import Turn, Waiting, Work
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.place import Place
 from firesteel.task.executor.standing import Greeting
+
+WORKER_REUSE = "spark.python.worker.reuse"
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class FixedSlots:
+    """That a local master was told."""
+
+    count: int
+
+    def look(self) -> None:
+        """Nothing to see."""
+
+
+class ExecutorsSlots:
+    """That a cluster's executors have now, of Spark's default profile. A look within a second of the last one sees nothing new."""
+
+    def __init__(self, context: Any) -> None:
+        self._status = SparkStatus(context)
+        self._looked = -math.inf
+        self.count = 1
+
+    def look(self) -> None:
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        with suppress(Exception):  # Spark is stopping
+            executors = self._status.executors().values()
+            self.count = max(1, sum(executor.slots for executor in executors if not executor.profile_id))
+
+
+Slots = FixedSlots | ExecutorsSlots
+"""That standing tasks may fill. ``count``: tasks that Spark ran at once at the last look; at least 1."""
+
 
 LEAST_IDLE_SECONDS, MOST_IDLE_SECONDS = 0.1, 0.5
 """An idle one goes after twice the time that the last one took to come, within these bounds: a slot is held in vain for no longer than about
@@ -486,3 +532,34 @@ class SmallStandingTasks(StandingTasks):
             result=result,
             reason=reason,
         )
+
+
+def standing_tasks(
+    context: Any, options: Options, job: Blob, job_id: str, job_name: str, *, ran: dict[int, str]
+) -> Standing:
+    """None where it is off, where a process must not serve two tasks, where threads have no Spark properties of their own, or where :func:`_reached` says
+    so. ``ran``: see :class:`SmallStanding`."""
+    kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
+    if not (options[STANDING_TASKS] and kept and pins_threads(context) and _reached(context)):
+        return no_standing_tasks
+    local = is_local(context)
+    slots: Slots = FixedSlots(local_slots(context)) if local else ExecutorsSlots(context)
+    given = SmallStanding(
+        context,
+        job,
+        job_id,
+        job_name,
+        slots=slots,
+        grows=grows(context),
+        is_fair=is_fair(context),
+        max_input=options[STANDING_TASKS_MAX_INPUT],
+        own_workers=own_workers(context),
+        open_door=UnixDoor if local else partial(tcp_door, context),
+        ran=ran,
+    )
+    return partial(SmallStandingTasks, given)
+
+
+def _reached(context: Any) -> bool:
+    """On a local master, by its own interpreter; on a cluster, where what is said may be read on the way."""
+    return runs_our_interpreter(context) if is_local(context) else not encrypts(context)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from firesteel.model.descriptors import decode_execution
 from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexPart
@@ -28,19 +28,12 @@ CONNECT_SECONDS = 10.0
 """An executor reaches its driver in milliseconds, and a busy driver answers in some tenths; a firewall does not answer at all."""
 
 
-class Address(Protocol):
-    """The place where the driver listens. Picklable."""
-
-    def connect(self) -> Connection:
-        """Raises OSError where nobody listens, or not the one who told this address."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class UnixAddress:
     path: str
 
     def connect(self) -> Connection:
+        """Raises OSError where nobody listens, or not the one who told this address."""
         return Client(self.path, "AF_UNIX")
 
 
@@ -68,6 +61,10 @@ class TcpAddress:
             connection.close()
             raise ConnectionRefusedError(f"{self.host}:{self.port} is not the driver") from error
         return connection
+
+
+Address = UnixAddress | TcpAddress
+"""The place where the driver listens. Picklable."""
 
 
 def connected(made: socket.socket) -> Connection:

@@ -16,7 +16,7 @@ from firesteel.errors import FiresteelError
 from firesteel.model.steps.reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
 from firesteel.task.functions.rows import Row
 from firesteel.task.services.event_loop import give_up, worker_loop
-from firesteel.task.services.rates import Rate
+from firesteel.task.services.rates import SharedRate
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds before the first repetition, at most; each further one waits twice as long."""
@@ -54,7 +54,7 @@ class Calls:
         self,
         function: Callable[[Row], Awaitable[Any]],
         policy: CallPolicy,
-        rate: Rate,
+        rate: SharedRate | None,
         report: StepReport,
         seed: str,
     ) -> None:
@@ -143,7 +143,8 @@ class Calls:
         tries = 0
         while True:
             try:
-                await self._rate.turn()
+                if self._rate is not None:
+                    await self._rate.turn()
                 return Answer(number, await self._call(row), None)
             except FiresteelError as error:
                 return Answer(number, None, error)

@@ -26,7 +26,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from firesteel.errors import error_words
 from firesteel.results.storage.store import ResultStore, StorageError
@@ -41,21 +40,10 @@ _LOOKED_FOR = 10.0
 _NEVER = -1e9
 
 
-class Rate(Protocol):
-    async def turn(self) -> None:
-        """Returns when one more call may be made."""
-        ...
-
-
-class NoRate:
-    async def turn(self) -> None:
-        return
-
-
-def rate_of(step: str, limit: float | None, ctx: TaskContext) -> Rate:
+def rate_of(step: str, limit: float | None, ctx: TaskContext) -> SharedRate | None:
     """``limit``: calls a second of the whole job; None: as many as there are."""
     if limit is None:
-        return NoRate()
+        return None
     name = "rate-" + hashlib.sha1(f"{ctx.vertex}/{step}".encode(), usedforsecurity=False).hexdigest()[:12]
     marks = None if ctx.peers is None else Marks(ctx.peers.within(name))
     return SharedRate(limit, ctx.scratch.parent / f"{name}.json", marks)
@@ -131,6 +119,7 @@ class SharedRate:
         self._look: asyncio.Future[None] | None = None
 
     async def turn(self) -> None:
+        """Returns when one more call may be made."""
         async with self._queue:
             while (pause := self.take()) > 0:
                 if self._look is not None and self._look.done():

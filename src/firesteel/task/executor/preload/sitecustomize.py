@@ -1,6 +1,6 @@
 """Module that Python runs as it starts, where this folder is on the path: imports what tasks import into PySpark's worker daemon.
 
-For the workers of ours in sessions whose daemon is Spark's own (``firesteel.spark.session.preloading``). Another ``sitecustomize``, which
+For the workers of ours in sessions whose daemon is Spark's own (``firesteel.spark.session.own_workers``). Another ``sitecustomize``, which
 this one hides, runs as it would have.
 """
 
