@@ -536,5 +536,5 @@ def test_unmeasured_shares_add_up_whatever_the_rectangles_and_however_large(monk
     ranges = c.InputRanges(np.array([0, 1, 3, 4, 5], np.int32), rects)
     read = bytes_of(deploy((gate, gate), (ranges, ranges)), work)
     assert read.sum() == 2 * work.totals(0, np.arange(9), n).sum() and read[-1] == 0
-    alone = reading.bytes_of(deploy((gate,), (ranges.select(ints(0)),)), work)
+    alone = bytes_of(deploy((gate,), (ranges.select(ints(0)),)), work)
     assert alone.tolist() == [read[0] // 2] and abs(alone[0] / (9 * 2**44) - 1000 / n) < 1e-9
