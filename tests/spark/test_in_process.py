@@ -69,6 +69,19 @@ def test_a_job_says_which_rules_changed_its_plan(spark, numbers, options):
     assert "Nulls that a join or another condition rejects are not looked for below it." in said
 
 
+def test_rules_change_plans_of_stages_and_explain_shows_how_without_running_them(spark, numbers, options):
+    counts = "SELECT k, count(*) AS c FROM numbers GROUP BY k"
+    text = f"SELECT a.k, s, c FROM (SELECT k, sum(n) AS s FROM numbers GROUP BY k) a JOIN ({counts}) b ON a.k = b.k ORDER BY a.k"
+    with firesteel.accelerate(spark, options | {"firesteel.run.in-process": "never"}) as acceleration:
+        said = acceleration.explain(spark.sql(text), rules=True)
+        assert acceleration.queries == []
+        assert spark.sql(text).collect() == [(0, 666333, 667), (1, 667000, 667), (2, 665667, 666)]
+    assert said.startswith("stages: firesteel.run.in-process is never\nrules that changed the plan: share_subtrees\n")
+    assert "\nshare_subtrees: Aggregates of the same rows are computed once.\n  before:\n" in said
+    decisions = firesteel.History(acceleration.queries[0].job, options).decisions.to_pylist()
+    assert [one["rule"] for one in decisions if one["what"] == "plan"] == ["share_subtrees"]
+
+
 @pytest.mark.parametrize("written", ["csv", "json", "orc"])
 def test_files_that_the_engine_does_not_read_are_read_for_it(spark, numbers, options, tmp_path, written):
     spark.table("numbers").repartition(3).write.format(written).save(str(tmp_path / "rows"))

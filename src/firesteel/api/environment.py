@@ -28,7 +28,7 @@ from firesteel.api.unexecuted import sink_made, sinks_used
 from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
-from firesteel.compile.describe import describe, describe_left_to_spark
+from firesteel.compile.describe import describe, describe_left_to_spark, describe_rules
 from firesteel.compile.slot_sharing import unused_groups
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.errors import FiresteelError, UsageError, interruption
@@ -495,9 +495,10 @@ class ExecutionEnvironment:
         sinks_used(self._owner)
         return self._compile(self._sinks, name)
 
-    def explain(self) -> str:
-        """The job of the sinks written so far: its tasks and how data travels between them. They stay."""
-        return describe(self.compile()) + describe_left_to_spark(self._sinks)
+    def explain(self, *, rules: bool = False) -> str:
+        """The job of the sinks written so far: its tasks and how data travels between them. They stay. ``rules``: as of a stream's."""
+        found = describe(self.compile()) + describe_left_to_spark(self._sinks)
+        return found + describe_rules(self._sinks) if rules else found
 
     def _register(self, sink: StreamNode) -> None:
         self._sinks.append(sink)

@@ -12,6 +12,7 @@ from firesteel.errors import OutputExistsError
 from firesteel.model.external import External
 from firesteel.model.job_graph import JobGraph
 from firesteel.model.runner import Choice
+from firesteel.plan.rules import Applied
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class CompiledJob:
 
     runner: Choice | None = None
     """Why it runs in stages, where there was a choice."""
+    rules: list[Applied] = field(default_factory=list[Applied])
+    """What rules did to the plans of DataFrames in it."""
     taken: list[OutputExistsError] = field(default_factory=list[OutputExistsError])
     """Outputs that exist already: such a job must not run, but may have done so."""
 

@@ -101,6 +101,7 @@ def compile_job(
     job = _Builder(vertices, vertex_of, with_resources, options, pipelined).build(name)
     if job.taken and not may_be_there:
         raise job.taken[0]
+    job.rules = [one for node in nodes for one in node.rules]
     job.external = _external(vertices, nodes if options[LINEAGE] else None)
     return job
 

@@ -16,6 +16,7 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
+from firesteel.plan.dump import explain_rules
 
 
 def describe(job: CompiledJob) -> str:
@@ -27,6 +28,12 @@ def describe_left_to_spark(ends: Iterable[StreamNode]) -> str:
     """A line for each part of a DataFrame that Spark computes, with the reason; empty: there is none."""
     found = [(node, reason) for node in reachable(ends) for reason in node.left_to_spark]
     return "".join(f"\nSpark computes a part of {node}: {reason}" for node, reason in found)
+
+
+def describe_rules(ends: Iterable[StreamNode]) -> str:
+    """What rules did to the plans of DataFrames."""
+    found = [f"\nRules of {node}:\n{explain_rules(node.rules)}" for node in reachable(ends) if node.rules]
+    return "".join(found) or "\nNo step has a plan that rules could change."
 
 
 def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:

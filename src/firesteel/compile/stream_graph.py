@@ -19,6 +19,7 @@ from firesteel.model.job_graph import FileSizes, ShipStrategy
 from firesteel.model.order import Order
 from firesteel.model.runner import Choice
 from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.plan.rules import Applied
 from firesteel.task.program import Combiner, KeyedOperator, Operator
 
 
@@ -192,6 +193,8 @@ class StreamNode:
     """Gives the same rows by Spark alone, where the engine in our tasks cannot."""
     left_to_spark: tuple[str, ...] = ()
     """Of a DataFrame: the parts that Spark computes, with the reasons."""
+    rules: tuple[Applied, ...] = ()
+    """Of a DataFrame: what rules did to its plan."""
 
     @property
     def name(self) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from firesteel.humanize import format_bytes
 from firesteel.model.runner import Choice
 from firesteel.options import IN_PROCESS, IN_PROCESS_MAX_BYTES, Options
 from firesteel.options.values import GIB, MIB
+from firesteel.plan.rules import Applied
 from firesteel.scheduler.kernel.records import Decision
 
 _LEAST_MEMORY = 256 * MIB
@@ -52,3 +55,9 @@ def decision_of(choice: Choice, at: float = 0.0) -> Decision:
     inputs = dict(choice.inputs)
     reason = f"{choice.runner}: {choice.reason}"
     return Decision(at=at, what="runner", inputs=inputs, rule=choice.rule, result=choice.runner, reason=reason)
+
+
+def decisions_of(rules: Iterable[Applied], at: float = 0.0) -> list[Decision]:
+    """One for each rule that changed the plan."""
+    changed = dict.fromkeys(one.rule for one in rules if one.changed)
+    return [Decision(at=at, what="plan", rule=one.name, result="changed", reason=one.why) for one in changed]

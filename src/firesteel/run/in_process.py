@@ -18,10 +18,10 @@ from firesteel.journal.file import Instruments, Journal
 from firesteel.model.runner import Choice
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MIB, Options
-from firesteel.run.choose import decision_of
+from firesteel.run.choose import decision_of, decisions_of
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import Statement
-from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
+from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import ui_of
 
@@ -153,8 +153,8 @@ class _JobRecords:
             )
         )
         record(decision_of(choice, self._at()))
-        for rule in self._statement.rules:
-            record(Decision(at=self._at(), what="plan", rule=rule.name, result="changed", reason=rule.why))
+        for one in decisions_of(self._statement.rules, self._at()):
+            record(one)
         self._deployed = self._at()
         record(StateChange(at=self._deployed, vertex=_VERTEX, state="SCHEDULED", subtasks=[0], attempts=[0]))
         record(JobStatusRecord(at=self._deployed, status="RUNNING", cause=f"job '{name}' started"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from firesteel.connectors.base import Source, Split
 from firesteel.engine.files import FileRows, by_place, identifier, scan_of
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
-from firesteel.plan.rules import Rule, optimise
+from firesteel.plan.rules import Applied, optimise
 from firesteel.plan.rules.facts import Facts
 from firesteel.render.query import Query
 from firesteel.run.reading import SPLIT_BYTES
@@ -35,8 +35,8 @@ class Statement:
     sources: dict[str, tuple[Source, Sequence[Split]]]
     files: frozenset[str]
     nbytes: int
-    rules: tuple[Rule, ...] = ()
-    """Those that changed the plan."""
+    rules: tuple[Applied, ...] = ()
+    """What each did to the plan."""
 
 
 _Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
@@ -73,14 +73,6 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
             found[scan] = _rows_of(scan.source)
         return found[scan]
 
-    def same(scan: Scan) -> Hashable | None:
-        parts = rows(scan)[1]
-        return None if parts is None else tuple((part.path, part.ranges) for part in parts)
-
-    def count(scan: Scan) -> int | None:
-        parts = rows(scan)[1]
-        return None if parts is None else sum(part.count for part in parts)
-
     def read(leaf: Leaf) -> str:
         nonlocal total
         if isinstance(leaf, Values):
@@ -101,7 +93,7 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
 
     query = Query(read, names)
     items = ", ".join(f"{column} AS {identifier(str(i))}" for i, column in enumerate(columns))
-    applied: list[Rule] = []
-    text = f"SELECT {items} FROM {query.rows(optimise(relation, Facts(same, count, names), applied=applied))}"
+    relation, rules = optimise(relation, Facts.of_files(lambda scan: rows(scan)[1], names))
+    text = f"SELECT {items} FROM {query.rows(relation)}"
     first, text = query.statements(text)
-    return Statement(text, first, tables, sources, frozenset(files), total, tuple(applied))
+    return Statement(text, first, tables, sources, frozenset(files), total, rules)

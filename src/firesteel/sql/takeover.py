@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import pyarrow as pa
 
 from firesteel.compile.relations.steps import Steps
 from firesteel.compile.stream_graph import StreamEdge, StreamNode
-from firesteel.engine.files import by_place
+from firesteel.connectors.base import Source
+from firesteel.engine.files import FileRows, by_place
 from firesteel.plan.expr import Unsupported
-from firesteel.plan.relation import Relation
+from firesteel.plan.relation import Relation, Scan
+from firesteel.plan.rules import IN_STAGES, optimise
+from firesteel.plan.rules.facts import Facts
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
+from firesteel.task.program import FileSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +33,13 @@ class TakenOver:
     _steps: Steps
 
     def step(self, place: str) -> StreamNode:
-        """The last of the steps that compute it. ``place``: where the user asked."""
-        rows = self._steps.rows(self.relation)
+        """The last of the steps that compute it. Raises Unsupported. ``place``: where the user asked."""
+        relation, rules = optimise(self.relation, Facts.of_files(cache(_files), self._steps.names), IN_STAGES)
+        rows = self._steps.rows(relation)
         named = dict(zip(by_place(self.schema), self.columns, strict=True))  # a column may be there under several names
         items = ", ".join(f"{column} AS {name}" for name, column in named.items())
         columns = {name: rows.columns[column] for name, column in named.items()}
-        return rows.selecting(items, columns, "select").step(self.schema, place)
+        return replace(rows.selecting(items, columns, "select").step(self.schema, place), rules=rules)
 
 
 def take_over(catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, StreamEdge] | None = None) -> TakenOver:
@@ -51,3 +57,11 @@ def take_over(catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, Strea
         raise Unsupported("; ".join(reader.left) or "it reads nothing")
     columns = [attribute.id for attribute in catalyst.output_of(catalyst.root)]
     return TakenOver(relation, columns, reader.left, schema, steps)
+
+
+def _files(scan: Scan) -> Sequence[FileRows] | None:
+    """The parts of files that stages read, without row groups that their conditions leave out."""
+    source: Source = scan.source
+    return (
+        source.files([one.payload for one in source.list_splits(1 << 62)]) if isinstance(source, FileSource) else None
+    )

@@ -10,9 +10,11 @@ import pytest
 
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.engine.connection import connect
+from firesteel.plan.dump import explain_rules
 from firesteel.plan.expr import Expr, column
-from firesteel.plan.relation import Aggregate, Filter, Join, Project, Scan, Shared, Union
-from firesteel.plan.rules import RULES, optimise
+from firesteel.plan.relation import Aggregate, Filter, Join, Names, Project, Scan, Shared, Union
+from firesteel.plan.rules import optimise
+from firesteel.plan.rules.check import PlanError, check
 from firesteel.plan.rules.facts import Facts
 from firesteel.plan.rules.trees import relations
 from firesteel.run.statement import statement_of
@@ -81,29 +83,18 @@ def totals(lines, number, mode="LEGACY"):
 
 
 def optimised(relation):
-    """Also checks that every column that is read is there, with this type."""
-    applied = []
-    found = optimise(relation, facts(), RULES, applied)
-    for one in relations(found):
-        there = {name: kind for child in one.children for name, kind in child.columns.items()}
-        for name, kind in ((part.id, part.type) for item in one.expressions for part in _attributes(item)):
-            assert there[name] == kind
+    found, record = optimise(relation, facts())
+    for one in record:
+        check(one.after)
     assert found.columns == relation.columns
-    return found, [rule.name for rule in applied]
-
-
-def _attributes(item):
-    return [item] if item.cls == "AttributeReference" else [part for one in item.nodes() for part in _attributes(one)]
+    return found, [one.rule.name for one in record if one.changed]
 
 
 def facts():
     def parts(scan):
         return scan.source.files([split.payload for split in scan.source.list_splits(1 << 40)])
 
-    return Facts(
-        lambda scan: tuple((part.path, part.ranges) for part in parts(scan)),
-        lambda scan: sum(part.count for part in parts(scan)),
-    )
+    return Facts.of_files(parts, Names())
 
 
 def rows(engine, relation):
@@ -285,3 +276,38 @@ def test_a_null_is_looked_for_where_a_condition_after_it_may_raise_or_only_anoth
     ):
         assert len(checks(optimised(checked(lines, condition))[0])) == left
     assert rows(engine, checked(lines, above)) == [(1, 36), (2, 37), (3, 38)]
+
+
+def test_explain_shows_what_each_rule_changed(scan):
+    parts, lines = parts_of_brand(scan), scan(LINES)
+    grouped = totals(lines, 900)
+    found = explain_rules(optimise(join(parts, grouped, of(parts, 0), of(grouped, 0)), facts())[1])
+    assert found.splitlines() == [
+        "share_subtrees: changed nothing",
+        "drop_null_checks: changed nothing",
+        "reduce_aggregates: An aggregate that is joined on its own keys reads only rows whose keys the other side has.",
+        "  before:",
+        "    aggregate by part: part as c900, Sum(pieces) as c901",
+        f"      scan {lines.source.name}: part, pieces",
+        "  after:",
+        "    aggregate by part: part as c900, Sum(pieces) as c901",
+        "      semi join on (part = cr_0)",
+        f"        scan {lines.source.name}: part, pieces",
+        "        project part as cr_0",
+        "          filter (brand = 'a')",
+        f"            scan {parts.child.source.name}: part, brand",
+    ]
+
+
+def test_a_plan_that_cannot_be_right_is_an_error(scan):
+    lines, parts = scan(LINES), scan(PARTS)
+    a, b = of(lines, 0), of(parts, 0)
+    for wrong, said in (
+        (Filter(lines, (equal(b, literal(1, "long")),)), "a filter reads column c200, which does not exist"),
+        (Project(lines, {"c1": column("c100", "string")}), "a project reads column c100 as string, which is long"),
+        (join(lines, lines, a, a), "a join has column c100 twice"),
+        (join(lines, parts, b, a), "a join has a key with a column of the other side"),
+        (Union((lines, parts)), "a union has branches of different columns"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            check(wrong)

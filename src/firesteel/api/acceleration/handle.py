@@ -60,8 +60,16 @@ class Acceleration:
             for each in asked
         ]
 
-    def explain(self) -> str:
-        """A line for each query: who computed it, how long that took, and why it was left to Spark."""
+    def explain(self, dataframe: Any = None, *, rules: bool = False) -> str:
+        """A line for each query: who computed it, how long that took, and why it was left to Spark.
+
+        ``dataframe``: who would compute its rows, and why; nothing is run. ``rules``: also what each rule changed in its plan, before and
+        after.
+        """
+        if dataframe is not None:
+            return self._takeover.explain(dataframe, rules=rules)
+        if rules:
+            raise UsageError("explain(rules=True) wants a DataFrame.", hint="Write explain(dataframe, rules=True).")
         return "\n".join(query_lines(self._record.queries, dry_run=self._dry_run))
 
     def release(self, exit_code: int = 0) -> None:

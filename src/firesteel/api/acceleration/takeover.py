@@ -26,6 +26,7 @@ from firesteel.api.environment import ExecutionEnvironment
 from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
+from firesteel.humanize import first_of
 from firesteel.options import (
     RECOVERY_MODE,
     RECOVERY_RESUME,
@@ -35,6 +36,7 @@ from firesteel.options import (
     Options,
 )
 from firesteel.options.registry import BY_DEFAULT
+from firesteel.plan.dump import explain_rules
 from firesteel.plan.expr import Unsupported, walk
 from firesteel.run.in_process import Answered
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
@@ -169,12 +171,8 @@ class Takeover:
                 verify = self._drawn(asked.plan, environment, place)
         except JobCancelledError:
             raise
-        except UsageError as error:
-            left = (str(error),)  # with what to do about it
-        except FiresteelError as error:
-            left = (error.message,)
         except Exception as error:
-            left = (failure(error),)
+            left = (_reason(error),)
         seconds = time.monotonic() - begun
         try:
             if found is not None and verify is not None:
@@ -192,6 +190,21 @@ class Takeover:
                 unchecked=outcome[1],
             )
         return SPARKS if found is None else found.answer
+
+    def explain(self, frame: Any, *, rules: bool) -> str:
+        """Who would compute the rows of a DataFrame, and why. ``rules``: also what each rule changed in its plan."""
+        try:
+            environment = self._environment(frame.sparkSession)
+            plan = _plan_of(frame)
+            taken = wholly_taken_over(plan, _schema_of(plan))
+            chosen = Chosen.of(environment, plan, taken)
+            here = chosen.statement if chosen.choice.runner == "in process" else None
+            record = taken.step("").rules if here is None else here.rules
+        except Exception as error:
+            return f"Spark: {_reason(error)}"
+        changed = first_of([one.rule.name for one in record if one.changed]) or "none"
+        lines = [f"{chosen.choice.runner}: {chosen.choice.reason}", f"rules that changed the plan: {changed}"]
+        return "\n".join([*lines, explain_rules(record)] if rules else lines)
 
     def _drawn(self, plan: Catalyst, environment: ExecutionEnvironment, place: str) -> Check | None:
         """The check of a query that is taken over; None: it was not drawn."""
@@ -232,6 +245,13 @@ def _pyspark_home() -> str:
 
 def _itself(table: pa.Table) -> pa.Table:
     return table
+
+
+def _reason(error: Exception) -> str:
+    """Why Spark is to compute it."""
+    if isinstance(error, UsageError | Unsupported):
+        return str(error)  # with what to do about it
+    return error.message if isinstance(error, FiresteelError) else failure(error)
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.connectors.files.paths import first_line
-from firesteel.errors import UsageError
+from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import SQL_DATAFRAMES
 from firesteel.task.expressions import column
 
@@ -237,5 +237,5 @@ def _taken_over(
     try:
         taken = take_over(read_plan(dataframe), by_spark.schema, edges)
         return Pipeline(env, taken.step(place)).left_to_spark(taken.left).or_by_spark(by_spark)
-    except (Unsupported, UsageError) as reason:  # what cannot be read is told by Spark
+    except (Unsupported, FiresteelError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])

@@ -16,7 +16,7 @@ from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.describe import describe, describe_left_to_spark
+from firesteel.compile.describe import describe, describe_left_to_spark, describe_rules
 from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import FiresteelError, JobExecutionError, Stop
@@ -118,10 +118,10 @@ def to_dataframe(pipeline: Pipeline) -> Any:
     return frame
 
 
-def explain(pipeline: Pipeline) -> str:
+def explain(pipeline: Pipeline, *, rules: bool) -> str:
     end = collected(pipeline, "collect")
     compiled = pipeline.env._compile([end], "explain")  # pyright: ignore[reportPrivateUsage]
-    return describe(compiled) + describe_left_to_spark([end])
+    return describe(compiled) + describe_left_to_spark([end]) + (describe_rules([end]) if rules else "")
 
 
 def _run(pipeline: Pipeline, name: str, runner: Choice | None) -> tuple[CompiledJob, Any]:

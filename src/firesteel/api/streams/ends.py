@@ -308,9 +308,12 @@ class Ends(Configurable):
         """Prints the columns and their types as a tree. Runs nothing."""
         actions.print_schema(self.schema)
 
-    def explain(self) -> str:
-        """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them."""
-        return actions.explain(self._pipeline)
+    def explain(self, *, rules: bool = False) -> str:
+        """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them.
+
+        ``rules``: also what each rule has changed in the plans of DataFrames and SQL in it, before and after.
+        """
+        return actions.explain(self._pipeline, rules=rules)
 
     # --- without Spark, in this process ---
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from firesteel.plan.relation import Relation
 from firesteel.plan.rules.aggregates import reduce_aggregates
+from firesteel.plan.rules.check import check
 from firesteel.plan.rules.facts import Facts
 from firesteel.plan.rules.null_checks import drop_null_checks
 from firesteel.plan.rules.sharing import share_subtrees
@@ -19,6 +20,19 @@ class Rule:
     name: str
     why: str
     apply: Callable[[Relation, Facts], Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A rule, and the plan before and after it."""
+
+    rule: Rule
+    before: Relation
+    after: Relation
+
+    @property
+    def changed(self) -> bool:
+        return self.after is not self.before
 
 
 RULES = (
@@ -34,15 +48,16 @@ RULES = (
         reduce_aggregates,
     ),
 )
+IN_STAGES = RULES[:1]
+"""The engine does not order the joins of stages, and a row without a partner is better dropped before an exchange. A semi join below an
+aggregate may cost more there than it saves (query 20 of TPC-H)."""
 
 
-def optimise(
-    relation: Relation, facts: Facts, rules: Sequence[Rule] = RULES, applied: list[Rule] | None = None
-) -> Relation:
-    """``applied``: gets the rules that changed the plan."""
+def optimise(relation: Relation, facts: Facts, rules: Sequence[Rule] = RULES) -> tuple[Relation, tuple[Applied, ...]]:
+    """The cheaper plan, and what each rule did. Raises PlanError where a rule made a plan that cannot be right."""
+    record: list[Applied] = []
     for rule in rules:
-        changed = rule.apply(relation, facts)
-        if changed is not relation and applied is not None:
-            applied.append(rule)
-        relation = changed
-    return relation
+        record.append(Applied(rule, relation, rule.apply(relation, facts)))
+        relation = record[-1].after
+    check(relation)
+    return relation, tuple(record)

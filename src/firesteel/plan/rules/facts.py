@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from firesteel.plan.relation import Names, Scan
 
@@ -18,3 +19,17 @@ class Facts:
     rows_of: Callable[[Scan], Hashable | None] = lambda _: None
     count: Callable[[Scan], int | None] = lambda _: None
     names: Names = field(default_factory=Names)
+
+    @classmethod
+    def of_files(cls, files: Callable[[Scan], Sequence[Any] | None], names: Names) -> Self:
+        """``files``: takes a scan, and gives the parts of files that it reads (``engine.files.FileRows``); None: not known."""
+
+        def rows_of(scan: Scan) -> Hashable | None:
+            parts = files(scan)
+            return None if parts is None else tuple((part.path, part.ranges) for part in parts)
+
+        def count(scan: Scan) -> int | None:
+            parts = files(scan)
+            return None if parts is None else sum(part.count for part in parts)
+
+        return cls(rows_of, count, names)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
-from firesteel.run.choose import decision_of
+from firesteel.run.choose import decision_of, decisions_of
 from firesteel.scheduler.kernel.records import Decision
 
 
 def decisions_before(compiled: CompiledJob) -> list[Decision]:
-    """Why it runs in stages. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
+    """Why it runs in stages, and the rules that changed its plans. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
     forward so that ranges of keys stay whole."""
     graph = compiled.job_graph
     return [
         *([] if compiled.runner is None else [decision_of(compiled.runner)]),
+        *decisions_of(compiled.rules),
         *(
             _exchange(
                 graph,
