@@ -269,13 +269,11 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
     from firesteel.task.operators.join import BroadcastJoin, HashJoin
     from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
-    from firesteel.task.operators.ordered.asof_join import AsOfJoin
-    from firesteel.task.operators.ordered.whole_side import BroadcastOrderedJoin
     from firesteel.task.program import within
 
     programs = [vertex.program for vertex in job.job_graph.vertices]
     join = next(part for part in within(programs) if isinstance(part, HashJoin) and part.how == "left")
-    nearest = next(part for part in within(programs) if isinstance(part, AsOfJoin))
+    nearest = next(part for part in within(programs) if isinstance(part, HashJoin) and part.nearest)
     broadcast = BroadcastJoin(join, 1, "data set 3")
     schema = table().schema
     functions = SparkFunctions(
@@ -286,7 +284,7 @@ def odd_steps(job, folder: Path) -> list:
     keys = table().select(["k"])
     return [
         broadcast,
-        BroadcastOrderedJoin(nearest, "data set 3"),
+        BroadcastJoin(nearest, 1, "data set 3"),
         AggregateStates("aggregate", ("k",), (), schema),
         KeyFilter("filter", ("k",), (pa.int64(),), BloomFilter.of(np.arange(100, dtype=np.uint64))),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),

@@ -15,12 +15,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.task.operators.join import HOWS, HashJoin, join_schema
-from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin
-from firesteel.task.operators.ordered.range_join import Comparison, RangeJoin
-from firesteel.task.operators.ordered.whole_side import STREAMED, BroadcastOrderedJoin, WholeSide
+from firesteel.task.operators.join import (
+    DIRECTIONS,
+    HOWS,
+    RIGHT,
+    BroadcastJoin,
+    Comparison,
+    HashJoin,
+    Nearest,
+    build_sides,
+    join_schema,
+)
 from firesteel.task.operators.units import run_unit
-from operators_support import build, collect, context, rows, unit
+from operators_support import build, collect, context, files_in, rows, unit
 
 QUICK = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "!=": ne}
@@ -85,21 +92,21 @@ def test_a_range_join(tmp_path, sides, how, keyed, budget, batch):
     left, right, conditions = sides
     keys = ("k",) if keyed else ()
     schema = join_schema(left.schema, right.schema, keys, keys, how)
-    shown = HashJoin("join", how, keys, keys, left.schema, right.schema, schema)
-    join = RangeJoin("join", shown, conditions)
+    join = HashJoin("join", how, keys, keys, left.schema, right.schema, schema, conditions)
     ctx = context(tmp_path, budget)
     found = collect(run_unit(join, [unit(left, ctx, batch), unit(right, ctx, batch)], ctx), schema)
     expected = nested(left, right, conditions, how, keyed)
     assert pairs(found, how) == expected
-    if not keyed and how in STREAMED:
-        ctx.side_inputs["side"] = right
+    for side in build_sides(how):
+        whole, streamed = (left, right)[side], (right, left)[side]
+        ctx.builds["side"] = build(whole, ctx)
+        stream = iter(streamed.to_batches(max_chunksize=batch))
+        assert pairs(collect(BroadcastJoin(join, side, "side").apply(stream, ctx), schema), how) == expected
+    if RIGHT in build_sides(how):
+        ctx.side_inputs["whole"] = right
         stream = iter(left.to_batches(max_chunksize=batch))
-        assert pairs(collect(WholeSide(join, "side").apply(stream, ctx), schema), how) == expected
-    if keyed and how in STREAMED:
-        ctx.builds["side"] = build(right, ctx)
-        stream = iter(left.to_batches(max_chunksize=batch))
-        assert pairs(collect(BroadcastOrderedJoin(join, "side").apply(stream, ctx), schema), how) == expected
-    assert not list(tmp_path.iterdir())
+        assert pairs(collect(BroadcastJoin(join, RIGHT, "whole").apply(stream, ctx), schema), how) == expected
+    assert not files_in(tmp_path)
 
 
 def pairs(found: pa.Table, how: str) -> Counter:
@@ -149,8 +156,8 @@ def test_an_as_of_join(tmp_path, sides, direction, exact, how, keyed, budget, or
     left, right, distance = sides
     keys = ("k",) if keyed else ()
     schema = join_schema(left.schema, right.schema, keys, keys, how)
-    shown = HashJoin("join", how, keys, keys, left.schema, right.schema, schema)
-    join = AsOfJoin("join", shown, (keys, keys), ("t", "u"), direction, distance, exact)
+    nearest = Nearest(("t", "u"), direction, distance, exact)
+    join = HashJoin("join", how, keys, keys, left.schema, right.schema, schema, nearest=nearest)
     ctx = context(tmp_path, budget)
     found = collect(run_unit(join, [unit(left, ctx, 3), unit(right, ctx, 3)], ctx), schema)
     assert_nearest(found, left, right, join, keyed)
@@ -159,11 +166,11 @@ def test_an_as_of_join(tmp_path, sides, direction, exact, how, keyed, budget, or
     mixed = right.take(pa.array(numbers, pa.int64()))
     again = collect(run_unit(join, [unit(left, ctx, 3), unit(mixed, ctx, 2)], ctx), schema)
     assert rows(again) == rows(found), "of equal times the same row is taken whatever the order"
-    ctx.side_inputs["side"], ctx.builds["side"] = right, build(right, ctx)
-    by_stream = (BroadcastOrderedJoin if keyed else WholeSide)(join, "side")
-    whole = collect(by_stream.apply(iter(left.to_batches(max_chunksize=4)), ctx), schema)
-    assert rows(whole) == rows(found)
-    assert not list(tmp_path.iterdir())
+    ctx.side_inputs["whole"], ctx.builds["side"] = right, build(right, ctx)
+    for side in ("whole", "side"):
+        by_stream = BroadcastJoin(join, RIGHT, side).apply(iter(left.to_batches(max_chunksize=4)), ctx)
+        assert rows(collect(by_stream, schema)) == rows(found)
+    assert not files_in(tmp_path)
 
 
 def as_number(values: pa.ChunkedArray) -> list:
@@ -189,7 +196,7 @@ def assert_nearest(found, left, right, join, keyed):
         }
         if not allowed:
             assert partners.get(i) is None
-            assert (i in partners) == (join.join.how == "left")
+            assert (i in partners) == (join.how == "left")
         else:
             assert allowed[partners[i]] == min(allowed.values())
 
@@ -199,17 +206,18 @@ def rank(time, other, join):
     if time is None or other is None:
         return None
     a, b = number(time), number(other)
-    before = b < a or (b == a and join.exact)
-    behind = b > a or (b == a and join.exact)
-    if not {"backward": before, "forward": behind, "nearest": before or behind}[join.direction]:
+    nearest = join.nearest
+    before = b < a or (b == a and nearest.exact)
+    behind = b > a or (b == a and nearest.exact)
+    if not {"backward": before, "forward": behind, "nearest": before or behind}[nearest.direction]:
         return None
     nan = [isinstance(value, float) and math.isnan(value) for value in (time, other)]
     far = 0 if a == b else math.inf if any(nan) else abs(other - time)
-    if join.distance is not None and not far <= join.distance:
+    if nearest.distance is not None and not far <= nearest.distance:
         return None
-    if join.direction == "nearest":
+    if nearest.direction == "nearest":
         return (far, b > a, (b if b > a else _down(b)))
-    return b if join.direction == "forward" else _down(b)
+    return b if nearest.direction == "forward" else _down(b)
 
 
 def _down(value):
@@ -228,10 +236,10 @@ def test_pandas_gives_the_same(tmp_path, direction):
     a, b = (pa.Table.from_pandas(frame, preserve_index=False) for frame in (left, right))
     alike = (("k", "t"), ("k", "t"))
     schema = join_schema(a.schema, b.schema, *alike, "left")
-    shown = HashJoin("join", "left", *alike, a.schema, b.schema, schema)
     unit_ns = 1000 if a.schema.field("t").type.unit == "ns" else 1
     distance = timedelta(seconds=40) // timedelta(microseconds=1) * unit_ns
-    join = AsOfJoin("join", shown, (("k",), ("k",)), ("t", "t"), direction, distance)
+    nearest = Nearest(("t", "t"), direction, distance)
+    join = HashJoin("join", "left", ("k",), ("k",), a.schema, b.schema, schema, nearest=nearest)
     ctx = context(tmp_path)
     found = collect(run_unit(join, [unit(a, ctx), unit(b, ctx)], ctx), schema)
     expected = pd.merge_asof(left, right, on="t", by="k", direction=direction, tolerance=pd.Timedelta(seconds=40))

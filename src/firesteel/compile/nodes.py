@@ -18,11 +18,12 @@ from firesteel.compile.stream_graph import (
     Work,
 )
 from firesteel.errors import UsageError
+from firesteel.humanize import first_of
 from firesteel.model.absorbing import SIDES
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.order import Order
 from firesteel.task.expressions import column
-from firesteel.task.operators.join import HashJoin, build_sides, join_kind, join_schema
+from firesteel.task.operators.join import Comparison, HashJoin, build_sides, join_kind, join_schema
 from firesteel.task.operators.relational import Limit, Project
 from firesteel.task.operators.sort import Sort
 from firesteel.task.program import Operator
@@ -34,16 +35,32 @@ def unchanged(schema: pa.Schema) -> dict[str, str]:
 
 
 def join(  # noqa: PLR0917
-    left: StreamEdge, right: StreamEdge, how: str, suffix: str = "_right", broadcast: str | None = None, place: str = ""
+    left: StreamEdge,
+    right: StreamEdge,
+    how: str,
+    suffix: str = "_right",
+    broadcast: str | None = None,
+    place: str = "",
+    conditions: tuple[Comparison, ...] = (),
 ) -> StreamNode:
-    """The rows of two edges by their keys. Raises UsageError."""
+    """The rows of two edges by their keys, and by conditions. Raises UsageError."""
     kind = join_kind(how)
     _check_broadcast(kind, broadcast)
-    keys = left.keys, right.keys
-    schema = join_schema(left.schema, right.schema, *keys, kind, suffix)
-    joined = HashJoin(f"{kind} join", kind, *keys, left.schema, right.schema, schema)
-    work, config = KeyedStep(joined, joined, keys, left.keys), StepConfig(broadcast=broadcast)
-    return StreamNode(f"{kind} join", work, schema, (left, right), place=place, config=config)
+    schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
+    name = join_name(kind, conditions)
+    joined = HashJoin(name, kind, left.keys, right.keys, left.schema, right.schema, schema, conditions)
+    return keyed_join(left, right, joined, place, broadcast)
+
+
+def join_name(kind: str, conditions: Sequence[Comparison]) -> str:
+    return f"{kind} join ({first_of(list(map(str, conditions)), 4)})" if conditions else f"{kind} join"
+
+
+def keyed_join(
+    left: StreamEdge, right: StreamEdge, join: HashJoin, place: str, broadcast: str | None = None
+) -> StreamNode:
+    work, config = KeyedStep(join, join, join.keys, join.left_keys), StepConfig(broadcast=broadcast)
+    return StreamNode(join.name, work, join.schema, (left, right), place=place, config=config)
 
 
 def _check_broadcast(kind: str, broadcast: str | None) -> None:

@@ -264,7 +264,7 @@ def divisibility(head: Head) -> list[Divisibility]:
     if isinstance(operator, CountValues):
         return [Divisibility(divisible=True, by_value=True) if operator.group_keys else Divisibility()]
     if isinstance(operator, HashJoin):
-        return [Divisibility(may, why) for may, why in divisibility_of(operator.how)]
+        return [Divisibility(may, why) for may, why in divisibility_of(operator.divided_as)]
     why = ""
     if isinstance(operator, ComposedOperator) and _has_join(operator.root):
         why = f"'{operator.name}' is one task, with unions or other steps by key"

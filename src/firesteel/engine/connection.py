@@ -25,6 +25,8 @@ SWITCHED_OFF = (
 """Rules of the engine's optimiser that change answers."""
 _BY_SIZE = ("join_order", "build_side_probe_side")
 """Rules that go by numbers of rows, which the engine takes for one of a stream: in tasks, joins stay as they are written."""
+_LOOPS = ("asof_loop_join_threshold", "nested_loop_join_threshold", "merge_join_threshold")
+"""Numbers of rows below which it compares all with all; in tasks none, for the same reason."""
 
 MACROS = (
     # a quotient of integers, half up; the divisor is not zero
@@ -121,6 +123,7 @@ def _engine(settings: EngineSettings, files: Collection[str]) -> _Engine:
         "temp_directory": str(settings.folder),
         "memory_limit": f"{settings.memory}B",
         "disabled_optimizers": ",".join((*SWITCHED_OFF, *_BY_SIZE)),
+        **dict.fromkeys(_LOOPS, 0),
     }
     try:
         made = connect(settings.package, settings.host, **config)

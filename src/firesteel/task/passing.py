@@ -32,13 +32,11 @@ class PassingByKey:
     name: str
     group_keys: tuple[str, ...]
     unitwise: ClassVar[bool] = True
+    any_size: ClassVar[bool] = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.group_keys,)
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         yield from inputs[0].batches()

@@ -68,6 +68,18 @@ def test_sides_whose_rows_come_out_only_where_they_match(env, files, how):
     assert found(graph_of(joined)) == {own: [(other, ("a",), ("a",), False)] for own, other in wanted.items()}
 
 
+@pytest.mark.parametrize("nearest", [True, False])
+def test_a_join_by_the_nearest_time_needs_all_right_rows_of_its_keys(env, files, nearest):
+    """Without the nearest row, a join behind it would see another one."""
+    left, right = read(env, files, "b"), read(env, files, "fact")
+    joined = left.join_asof(right, ("b", "a"), "b", how="inner")
+    if not nearest:
+        joined = left.join(right, ["b", ("b", "<=", "a")])
+    filters = found(graph_of(joined.key_by("a").join(read(env, files, "a").key_by("a"))))["fact.parquet"]
+    by_key = [("b.parquet", ("b",), ("b",), False)]
+    assert filters == (by_key if nearest else [*by_key, ("a.parquet", ("a",), ("a",), False)])
+
+
 def test_a_fact_gets_the_filters_of_all_its_dimensions(env, files):
     fact = read(env, files, "fact").filter(col("v") > 0).select(x=col("a"), b=col("b"), w=pc.add(col("v"), 1.0))
     one = read(env, files, "a").filter(col("of_a") == "x").select(x=col("a"))

@@ -15,13 +15,8 @@ from firesteel.compile.stream_graph import Chaining
 from firesteel.compile.vertices import Vertex
 from firesteel.model.absorbing import SIDES, Absorbing, absorb, obstacle
 from firesteel.model.job_graph import JobGraph, JoinInfo
-from firesteel.task.operators.join import RIGHT, BroadcastJoin, HashJoin, build_sides
-from firesteel.task.operators.ordered.asof_join import AsOfJoin
-from firesteel.task.operators.ordered.range_join import RangeJoin
-from firesteel.task.operators.ordered.whole_side import BroadcastOrderedJoin
-from firesteel.task.program import KeyedHead, KeyedOperator, Operator, SparkHead, VertexProgram
-
-Join = HashJoin | RangeJoin | AsOfJoin
+from firesteel.task.operators.join import BroadcastJoin, HashJoin, build_sides
+from firesteel.task.program import KeyedHead, SparkHead, VertexProgram
 
 HINTS = (*SIDES, "never")
 """Values of ``broadcast`` of a join, by their numbers."""
@@ -33,15 +28,11 @@ def join_info(vertex: Vertex, number: int, graph: JobGraph, vertices: Sequence[V
     ``graph``: complete but for the joins of its vertices. ``vertices``: in the order of their numbers.
     """
     head = vertex.head()
-    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin | RangeJoin | AsOfJoin):
+    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin):
         return None
     operator, hint = head.operator, vertex.first.node.config.broadcast
     found = [next(_obstacles(operator, Absorbing(number, side), graph, vertices), "") for side in (0, 1)]
-    return JoinInfo(_kind(operator), (found[0], found[1]), None if hint is None else HINTS.index(hint))
-
-
-def _kind(join: Join) -> str:
-    return join.how if isinstance(join, HashJoin) else join.join.how
+    return JoinInfo(operator.how, (found[0], found[1]), None if hint is None else HINTS.index(hint))
 
 
 def absorb_in(job: CompiledJob, change: Absorbing) -> None:
@@ -67,7 +58,8 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
     producer: VertexProgram = graph.vertices[change.producer(graph)].program
     assert isinstance(join.head, KeyedHead) and change.build is not None
     gates, side = change.gates(graph), f"data set {graph.vertices[change.join].inputs[change.build].dataset}"
-    operator = _broadcast(join.head.operator, change.build, side)
+    assert isinstance(join.head.operator, HashJoin)
+    operator = BroadcastJoin(join.head.operator, change.build, side)
     kept = [k for k, place in enumerate(gates) if place >= 0]
     orders = (*producer.orders, *(join.orders[k] for k in kept))
     return replace(
@@ -81,26 +73,18 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
     )
 
 
-def _broadcast(join: KeyedOperator, build: int, side: str) -> Operator:
-    """The join of a stream with its input ``build``, which is the build side ``side`` of the task."""
-    if isinstance(join, HashJoin):
-        return BroadcastJoin(join, build, side)
-    assert isinstance(join, RangeJoin | AsOfJoin) and build == RIGHT
-    return BroadcastOrderedJoin(join, side)
-
-
 def _moved(named: Sequence[tuple[str, int]], gates: Sequence[int]) -> tuple[tuple[str, int], ...]:
     return tuple((name, gates[gate]) for name, gate in named)
 
 
-def _obstacles(join: Join, change: Absorbing, graph: JobGraph, vertices: Sequence[Vertex]) -> Iterator[str]:
+def _obstacles(join: HashJoin, change: Absorbing, graph: JobGraph, vertices: Sequence[Vertex]) -> Iterator[str]:
     """Why the build side cannot be given whole to the tasks of the other side's producer."""
     assert change.build is not None
-    build, probe, how = SIDES[change.build], f"the {SIDES[1 - change.build]} side", _kind(join)
-    if change.build not in build_sides(how):
-        yield f"rows of the {build} side without a match come out of a {how} join, once each"
-    elif change.build != RIGHT and not isinstance(join, HashJoin):
-        yield "a join by conditions or by the nearest time looks the left rows up in the right side"
+    build, probe = SIDES[change.build], f"the {SIDES[1 - change.build]} side"
+    if change.build not in build_sides(join.how):
+        yield f"rows of the {build} side without a match come out of a {join.how} join, once each"
+    elif change.build not in build_sides(join.divided_as):
+        yield "a join by the nearest time looks the left rows up in the whole right side"
     if found := obstacle(graph, change):
         yield found
     producer = change.producer(graph)

@@ -119,7 +119,7 @@ class _Search:
         if join is None:
             return
         side, origin = _handed_on(join.operator, column)
-        if side in _HANDED_ON[join.operator.how]:
+        if side in _HANDED_ON[join.operator.divided_as]:
             yield from self._of_side(vertex, join.inputs[side], origin)
 
     def _of_dataset(self, dataset: int, column: str) -> Found:
@@ -195,4 +195,4 @@ def _handed_on(join: HashJoin, column: str) -> tuple[int, str]:
     left = join.left_schema.names
     if place < len(left):
         return 0, left[place]
-    return 1, [name for name in join.right_schema.names if name not in join.right_keys][place - len(left)]
+    return 1, join.payload[place - len(left)].name

@@ -23,10 +23,7 @@ from firesteel.compile.stream_graph import (
 from firesteel.model.external import Origin
 from firesteel.task.expressions import plain_column, referenced_columns
 from firesteel.task.operators.groups import SqlGroups
-from firesteel.task.operators.join import HashJoin, payload
-from firesteel.task.operators.ordered.asof_join import AsOfJoin
-from firesteel.task.operators.ordered.range_join import RangeJoin
-from firesteel.task.operators.ordered.whole_side import WholeSide
+from firesteel.task.operators.join import BroadcastJoin, HashJoin
 
 Origins = frozenset[Origin]
 NOTHING: Origins = frozenset()
@@ -74,7 +71,7 @@ def _of(  # noqa: PLR0911 - one for each kind of step
     match node.work:
         case SourceStep():
             return _source(node, sources.get(node))
-        case ChainedStep(operator=WholeSide(join=join)):
+        case ChainedStep(operator=BroadcastJoin(join=join)):
             return _joined(join, [*inputs, *(_read(edge, known) for _, edge in node.sides)])
         case ChainedStep() as work:
             return _chained(work, node, inputs[0])
@@ -133,7 +130,7 @@ def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> Step
             if set(keys) != set(node.schema.names):
                 by |= before.deciding(node.schema.names, "SORT")
             return StepColumns(before.direct, before.indirect | by)
-        case HashJoin() | RangeJoin() | AsOfJoin():
+        case HashJoin():
             return _joined(operator, inputs)
         case _ if len(inputs) == 1:
             kept = dict(zip(work.kept or (), work.keys[0], strict=False))
@@ -152,35 +149,22 @@ def _aggregated(keys: Sequence[str], made: Mapping[str, tuple[str, ...]], before
     return StepColumns(_known(direct), before.indirect | before.deciding(keys, "GROUP_BY"))
 
 
-def _joined(operator: Any, inputs: Sequence[StepColumns]) -> StepColumns:
+def _joined(join: HashJoin, inputs: Sequence[StepColumns]) -> StepColumns:
     """As ``join_schema`` names what comes out: the left columns, and the right ones that are no keys."""
-    shown: HashJoin = operator if isinstance(operator, HashJoin) else operator.join
     left, right = inputs
-    outer = shown.how in ("right", "full")  # a key is the right side's, where there is no left row
+    outer = join.how in ("right", "full")  # a key is the right side's, where there is no left row
     direct: dict[str, Origins | None] = {}
-    pairs = dict(zip(shown.left_keys, shown.right_keys, strict=True))
-    names = shown.schema.names
-    for name in shown.left_schema.names:
+    pairs = dict(zip(join.left_keys, join.right_keys, strict=True))
+    names = join.schema.names
+    for name in join.left_schema.names:
         found = left.of([name], "IDENTITY")
         other = right.of([pairs[name]], "IDENTITY") if outer and name in pairs else NOTHING
         direct[name] = None if found is None or other is None else found | other
-    rest = [item.name for item in payload(shown.right_schema, shown.right_keys)]
-    for name, came in zip(names[len(shown.left_schema.names) :], rest, strict=False):
+    rest = [item.name for item in join.payload]
+    for name, came in zip(names[len(join.left_schema.names) :], rest, strict=False):
         direct[name] = right.of([came], "IDENTITY")
-    compared = [*_compared(operator), *pairs.items()]
-    by = left.deciding([a for a, _ in compared], "JOIN") | right.deciding([b for _, b in compared], "JOIN")
+    by = left.deciding([a for a, _ in join.compared], "JOIN") | right.deciding([b for _, b in join.compared], "JOIN")
     return StepColumns(_known(direct), left.indirect | right.indirect | by)
-
-
-def _compared(operator: Any) -> list[tuple[str, str]]:
-    """Left and right columns that are compared beside the equal ones."""
-    match operator:
-        case RangeJoin():
-            return [(one.left, one.right) for one in operator.conditions]
-        case AsOfJoin():
-            return [operator.on]
-        case _:
-            return []
 
 
 def _windowed(work: KeyedStep, before: StepColumns) -> StepColumns:

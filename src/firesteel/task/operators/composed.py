@@ -27,7 +27,7 @@ from firesteel.task.operators.fragments import (
     query_of,
     through,
 )
-from firesteel.task.operators.units import SpoolInput, run_unit, spool
+from firesteel.task.operators.units import SpoolInput, run_unit, spool, takes_any_size
 from firesteel.task.program import Batches, Head, KeyedHead, KeyedOperator, Operator, TaskContext, UnitInput
 
 
@@ -73,9 +73,10 @@ class ComposedOperator:
     root: FromOperator
     unitwise: ClassVar[bool] = False
 
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Returns True if a unit of these sizes per gate need not be cut: all operators that read gates can work on more."""
-        return _accepts(self.root, nbytes, limit)
+    @property
+    def any_size(self) -> bool:
+        """Its units need not be cut: all operators that read gates take any."""
+        return _any_size(self.root)
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return _run(self.root, inputs, ctx)
@@ -172,14 +173,10 @@ def _last(node: FromOperator) -> Any:
     return node.behind[-1] if node.behind else node.operator
 
 
-def _accepts(node: FromOperator, nbytes: list[int], limit: int) -> bool:
-    sizes = [sum(nbytes[feed.gate] for feed in feeds if isinstance(feed, FromGate)) for feeds in node.inputs]
-    if sum(sizes) > limit:
-        accepts = getattr(node.operator, "accepts", None)
-        if accepts is None or not accepts(sizes, limit):
-            return False
-    inner = (feed for feeds in node.inputs for feed in feeds)
-    return all(_accepts(feed, nbytes, limit) for feed in inner if isinstance(feed, FromOperator))
+def _any_size(node: FromOperator) -> bool:
+    feeds = [feed for feeds in node.inputs for feed in feeds]
+    inner = [feed for feed in feeds if isinstance(feed, FromOperator)]
+    return (len(inner) == len(feeds) or takes_any_size(node.operator)) and all(map(_any_size, inner))
 
 
 def _run(node: FromOperator, gates: list[UnitInput], ctx: TaskContext) -> Batches:

@@ -226,10 +226,6 @@ class SqlOfKeys:
     """As of :class:`SqlFragment`."""
     takes_all: ClassVar[bool] = True
 
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Takes inputs of any size."""
-        return True
-
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return KeyedChain(self, ()).apply_unit(inputs, ctx)
 
@@ -334,10 +330,6 @@ class KeyedChain:
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return self.operator.keys
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Takes inputs of any size."""
-        return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         one = self.operator

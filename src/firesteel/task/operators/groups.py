@@ -156,10 +156,6 @@ class SqlGroups:
     def schema(self) -> pa.Schema:
         return self.query.schema
 
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Takes inputs of any size."""
-        return True
-
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return _as_error_of_rows(self.name, self.query.apply_unit(inputs, ctx))
 

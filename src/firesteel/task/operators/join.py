@@ -1,10 +1,12 @@
-"""Joins by equal columns, as queries: of two co-partitioned inputs, and of a stream with a side that every task has whole."""
+"""Joins as queries: by equal columns, by other conditions, and by the nearest time. Of two co-partitioned inputs, and of a stream with a side
+that every task has whole.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,12 +16,14 @@ from firesteel.engine.convert import opaque
 from firesteel.engine.files import by_place
 from firesteel.errors import EngineStop, UsageError
 from firesteel.model import build_memory
-from firesteel.results.keys import KeyTypeError, common_key_type, normalise_key
+from firesteel.results.keys import KeyTypeError, common_key_type, normal_type, normalise_key
 from firesteel.task.operators.fragments import Added, Chain, KeyedChain, Rows, Statement
-from firesteel.task.operators.relational import check_columns
+from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
+OPERATORS = ("<", "<=", ">", ">=", "!=")
+DIRECTIONS = ("backward", "forward", "nearest")
 _SPELLINGS = {
     "inner": "inner", "left": "left", "leftouter": "left", "right": "right", "rightouter": "right",
     "full": "full", "outer": "full", "fullouter": "full", "semi": "semi", "leftsemi": "semi", "anti": "anti", "leftanti": "anti",
@@ -149,7 +153,8 @@ def _finer(unit: str, other: str) -> str:
 
 
 def divisible_sides(how: str) -> tuple[bool, bool]:
-    """``HashJoin.divisible`` of a join of this kind."""
+    """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it: not where a row of
+    the other side is given once only, or said to be alone, whatever parts it meets."""
     return _DIVISIBLE.get(how, (False, False))
 
 
@@ -159,6 +164,77 @@ def divisibility_of(how: str) -> list[tuple[bool, str]]:
     sides = [side for side, each in zip(("left", "right"), may, strict=True) if each]
     why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{how}'"
     return [(each, "" if each else why) for each in may]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``left operator right``, of a column on each side. Values compare as they sort: NaN is the largest number, null is never compared."""
+
+    left: str
+    operator: str
+    right: str
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+def check_comparison(left: pa.Schema, right: pa.Schema, one: Comparison) -> None:
+    """Raises UsageError for columns that are not there or have no common order."""
+    check_columns(left, [one.left], "the left side of the join")
+    check_columns(right, [one.right], "the right side of the join")
+    types = left.field(one.left).type, right.field(one.right).type
+    for name, type_ in zip((one.left, one.right), types, strict=True):
+        if order_type(type_) is None:
+            raise UsageError(f"'{one}' cannot be told: '{name}' is {type_}, which has no order.")
+    try:
+        common = common_key_type(*types)
+    except KeyTypeError as error:
+        raise UsageError(f"'{one}' cannot be told. {error.message}", hint=error.hint) from None
+    if pa.types.is_decimal256(common):
+        raise UsageError(
+            f"'{one}' cannot be told: {types[0]} and {types[1]} need more than 38 digits together.",
+            hint="Cast one of the two columns to a type of fewer digits.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """Of the right rows that fit, a left row gets the one with the nearest time.
+
+    ``on``: the columns of times; ``distance``: the largest one that counts, in units of the type of :func:`check_times` (None: any);
+    ``exact``: equal times count. Of equal times, the same row is taken whatever the order in which rows come.
+    """
+
+    on: tuple[str, str]
+    direction: str
+    distance: Any = None
+    exact: bool = True
+
+    def is_float(self, left: pa.Schema) -> bool:
+        return pa.types.is_floating(normal_type(left.field(self.on[0]).type))
+
+
+def check_times(left: pa.Schema, right: pa.Schema, on: tuple[str, str]) -> pa.DataType:
+    """The type as which the two columns are compared. Raises UsageError where there is none, or no distance in it."""
+    check_columns(left, on[:1], "the time of the left side")
+    check_columns(right, on[1:], "the time of the right side")
+    types = [schema.field(name).type for schema, name in zip((left, right), on, strict=True)]
+    hint = "Cast one of the two columns to the other's type."
+    try:
+        common = common_key_type(*types)
+    except KeyTypeError as error:
+        raise UsageError(f"The times '{on[0]}' and '{on[1]}' do not fit. {error.message}", hint=error.hint) from None
+    is_whole = any(is_such(common) for is_such in _WHOLE_TIMES)
+    measured = is_whole or pa.types.is_floating(common)
+    if not measured or any(pa.types.is_uint64(type_) or pa.types.is_null(type_) for type_ in (common, *types)):
+        said = " and ".join(dict.fromkeys(map(str, types)))
+        if measured or len(set(types)) == 1:
+            hint = "Cast the column: times are timestamps, dates, durations, integers or floats."
+        raise UsageError(f"Nothing is near in a column of {said}.", hint=hint)
+    return common
+
+
+_WHOLE_TIMES = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32, pa.types.is_duration)
 
 
 LEFT, RIGHT = 0, 1
@@ -172,9 +248,9 @@ def build_sides(how: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class HashJoin:
-    """Joins two co-partitioned inputs. ``schema`` is what :func:`join_schema` gives.
+    """Joins two co-partitioned inputs: rows of equal keys (none: all) that meet all ``conditions``; ``nearest``: one of these.
 
-    SQL's nulls never match; NaN matches NaN, -0.0 matches 0.0.
+    ``schema`` is what :func:`join_schema` gives. SQL's nulls never match; NaN matches NaN, -0.0 matches 0.0.
     """
 
     name: str
@@ -184,6 +260,8 @@ class HashJoin:
     left_schema: pa.Schema
     right_schema: pa.Schema
     schema: pa.Schema
+    conditions: tuple[Comparison, ...] = ()
+    nearest: Nearest | None = None
     takes_all: ClassVar[bool] = True
 
     @property
@@ -191,10 +269,22 @@ class HashJoin:
         return (self.left_keys, self.right_keys)
 
     @property
-    def divisible(self) -> tuple[bool, bool]:
-        """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it:
-        not where a row of the other side is given once only, or told to be alone, whatever parts it meets."""
-        return divisible_sides(self.how)
+    def divided_as(self) -> str:
+        """The kind of join whose sides may be divided among tasks, or given whole to each, as this one's."""
+        return self.how if self.nearest is None else "left"
+
+    @property
+    def compared(self) -> list[tuple[str, str]]:
+        """The left and right columns that say which rows go together: keys, those of conditions, times."""
+        keys = zip(self.left_keys, self.right_keys, strict=True)
+        times = [] if self.nearest is None else [self.nearest.on]
+        return [*keys, *((one.left, one.right) for one in self.conditions), *times]
+
+    @property
+    def payload(self) -> list[pa.Field]:
+        """The right side's columns that come out. A time of a common name comes out once, from the left."""
+        times = self.nearest.on if self.nearest is not None else ("", " ")
+        return payload(self.right_schema, (*self.right_keys, *(times[1:] if times[0] == times[1] else ())))
 
     @property
     def reads(self) -> tuple[pa.Schema, ...]:
@@ -202,11 +292,8 @@ class HashJoin:
 
     @property
     def added(self) -> tuple[tuple[Added, ...], ...]:
-        return _added(self)
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Takes inputs of any size."""
-        return True
+        made = [(pair, to, made) for *pair, to, made in _pairs(self) if made is not None]
+        return tuple(tuple(Added(pair[side], to, made) for pair, to, made in made) for side in (LEFT, RIGHT))
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return KeyedChain(self, ()).apply_unit(inputs, ctx)
@@ -218,7 +305,7 @@ class HashJoin:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastJoin:
-    """Joins its stream with the build side ``side`` of the task, which is the join's input ``build``: the stream needs no exchange.
+    """Joins its stream with the build side or side input ``side`` of the task, which is the join's input ``build``: the stream needs no exchange.
 
     A build side beyond the task's memory is a stream, too: the engine spills what it cannot hold.
     """
@@ -229,7 +316,7 @@ class BroadcastJoin:
     unitwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.build not in build_sides(self.join.how):
+        if self.build not in build_sides(self.join.divided_as):
             raise ValueError(
                 f"A {self.join.how} join cannot be done with input {self.build} given whole to every task."
             )
@@ -275,6 +362,8 @@ def is_held(side: str, ctx: TaskContext) -> bool:
 
 def _side(side: str, schema: pa.Schema, added: Sequence[Added], statement: Statement) -> Rows:
     """The rows of a build side, as one table for all workers of the executor where it can be held."""
+    if side in statement.ctx.side_inputs:
+        return statement.kept(statement.to_keep(statement.ctx.side_inputs[side], added), schema)
     build = statement.ctx.builds[side]
     if not is_held(side, statement.ctx):
         return statement.stream(schema, build.unit.batches(), added)
@@ -302,17 +391,13 @@ _SQL = {
 
 def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream: int) -> Rows:
     """The rows of a join. ``stream``: the side whose rows the engine does not hold."""
+    if join.nearest is not None:
+        return _of_nearest(join, join.nearest, left, right, statement)
     (left_text, ours), (right_text, theirs) = statement.source(left), statement.source(right)
-    left_added, right_added = (
-        iter([f"{name}.{one}" for one in rows.added]) for name, rows in ((ours, left), (theirs, right))
-    )
-    holds = [
-        f"{ours}.{left.column(a)} = {theirs}.{right.column(b)}"
-        if alike
-        else f"{next(left_added)} = {next(right_added)}"
-        for a, b, alike in _compared(join)
-    ]
-    either = {a: (next(left_added), next(right_added)) for a, _ in _of_two_types(join)}
+    values = _values(join, left, ours, right, theirs)
+    operators = [*("=" for _ in join.left_keys), *(one.operator for one in join.conditions)]
+    holds = [f"{a} {operator} {b}" for operator, (a, b) in zip(operators, values, strict=False)] or ["true"]
+    either = {a: both for (a, _), both in zip(_of_two_types(join), values[len(operators) :], strict=True)}
     pairs = dict(zip(join.left_keys, join.right_keys, strict=True)) if join.how in ("right", "full") else {}
     items: list[str] = []
     for name in join.left_schema.names:
@@ -325,16 +410,81 @@ def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream
     if join.how in ("semi", "anti"):
         stream = LEFT
     else:
-        items += [f"{theirs}.{right.column(field.name)}" for field in payload(join.right_schema, join.right_keys)]
+        items += [f"{theirs}.{right.column(field.name)}" for field in join.payload]
     first, second = (left_text, right_text) if stream == LEFT else (right_text, left_text)
     query = f"SELECT {', '.join(items)} FROM {first} {_SQL[join.how][stream]} {second} ON {' AND '.join(holds)}"
     return Rows(query, by_place(join.schema), join.schema)
 
 
-def _compared(join: HashJoin) -> Iterator[tuple[str, str, bool]]:
-    """The pairs of keys, and whether the engine compares them as they are."""
-    for a, b in zip(join.left_keys, join.right_keys, strict=True):
-        yield a, b, _alike(join.left_schema.field(a).type, join.right_schema.field(b).type)
+def _of_nearest(join: HashJoin, nearest: Nearest, left: Rows, right: Rows, statement: Statement) -> Rows:
+    """One as-of join of the engine for each way to look. A time is compared together with a hash of its row, which tells equal times apart."""
+    (left_text, ours), (right_text, rows) = statement.source(left), statement.source(right)
+    held = statement.name("held")
+    *_, (_, time) = _values(join, left, ours, right, rows)
+    tie = f"hash({', '.join(f'{rows}.{name}' for name in right.names)})"
+    text = f"SELECT {rows}.*, {_place(time, tie)} AS place FROM {right_text}"
+    kind = "DOUBLE" if nearest.is_float(join.left_schema) else "HUGEINT"
+    tables, cases, distances = [left_text], list[tuple[str, str]](), list[str]()
+    for backward in (True, False):
+        if nearest.direction == ("forward" if backward else "backward"):
+            continue
+        theirs = statement.name("near")
+        *equal, (mine, other) = _values(join, left, ours, right, theirs)
+        place = _place(mine, "18446744073709551615" if backward == nearest.exact else "0")
+        operator = f"{'>' if backward else '<'}{'=' if nearest.exact else ''}"
+        holds = [*(f"{a} = {b}" for a, b in equal), f"{place} {operator} {theirs}.place"]
+        tables.append(f"ASOF LEFT JOIN {held} {theirs} ON {' AND '.join(holds)}")
+        distances.append(_distance(*((other, mine) if backward else (mine, other)), kind))
+        fits = f"{theirs}.place IS NOT NULL"
+        if nearest.distance is not None:
+            fits += f" AND {distances[-1]} <= '{nearest.distance}'::{kind}"
+        cases.append((fits, theirs))
+    if len(cases) == 2:
+        gone, ahead = distances
+        cases[0] = (f"{cases[0][0]} AND {gone} <= coalesce({ahead}, {gone})", cases[0][1])
+    items = [f"{ours}.{left.column(name)}" for name in join.left_schema.names]
+    for field in join.payload:
+        found = (f"WHEN {fits} THEN {theirs}.{right.column(field.name)}" for fits, theirs in cases)
+        items.append(f"CASE {' '.join(found)} END")
+    query = f"WITH {held} AS {'' if len(cases) == 2 else 'NOT '}MATERIALIZED ({text}) SELECT {', '.join(items)} FROM {' '.join(tables)}"
+    if join.how == "inner":
+        query += f" WHERE {' OR '.join(f'({fits})' for fits, _ in cases)}"
+    return Rows(query, by_place(join.schema), join.schema)
+
+
+def _place(time: str, tie: str) -> str:
+    return f"CASE WHEN {time} IS NOT NULL THEN {{'time': {time}, 'tie': {tie}::UBIGINT}} END"
+
+
+def _distance(low: str, high: str, kind: str) -> str:
+    """Exact for integers. For floats 0 between equal ones, infinity between NaN and numbers."""
+    if kind == "HUGEINT":
+        return f"({high}::HUGEINT - {low})"
+    return (
+        f"CASE WHEN {low} = {high} THEN 0 WHEN isnan({low}) OR isnan({high}) THEN 'inf'::DOUBLE ELSE {high} - {low} END"
+    )
+
+
+def _values(join: HashJoin, left: Rows, ours: str, right: Rows, theirs: str) -> list[tuple[str, str]]:
+    """The pairs of :func:`_pairs` in a query."""
+    added = zip((f"{ours}.{one}" for one in left.added), (f"{theirs}.{one}" for one in right.added), strict=True)
+    return [
+        (f"{ours}.{left.column(a)}", f"{theirs}.{right.column(b)}") if made is None else next(added)
+        for a, b, _, made in _pairs(join)
+    ]
+
+
+def _pairs(join: HashJoin) -> Iterator[tuple[str, str, pa.DataType, Callable[[Any, pa.DataType], Any] | None]]:
+    """The columns that are compared, then those of :func:`_of_two_types`. With the type and the way in which both are made columns of their own
+    before; None: the engine takes them as they are."""
+    times = [] if join.nearest is None else [(join.nearest.on, join.nearest.is_float(join.left_schema))]
+    for a, b in join.compared[: len(join.compared) - len(times)]:
+        types = join.left_schema.field(a).type, join.right_schema.field(b).type
+        yield a, b, common_key_type(*types), None if _alike(*types) else normalise_key
+    for on, is_float in times:
+        yield *on, pa.float64() if is_float else pa.int64(), _as_number
+    for a, b in _of_two_types(join):
+        yield a, b, join.schema.field(a).type, _cast
 
 
 def _of_two_types(join: HashJoin) -> list[tuple[str, str]]:
@@ -345,15 +495,10 @@ def _of_two_types(join: HashJoin) -> list[tuple[str, str]]:
     return [(a, b) for a, b in pairs if join.left_schema.field(a).type != join.right_schema.field(b).type]
 
 
-def _added(join: HashJoin) -> tuple[tuple[Added, ...], ...]:
-    """The columns that both sides need beside their own."""
-    made = [
-        ((a, b), common_key_type(join.left_schema.field(a).type, join.right_schema.field(b).type), normalise_key)
-        for a, b, alike in _compared(join)
-        if not alike
-    ]
-    made += [((a, b), join.schema.field(a).type, _cast) for a, b in _of_two_types(join)]
-    return tuple(tuple(Added(pair[side], to, how) for pair, to, how in made) for side in (LEFT, RIGHT))
+def _as_number(column: Any, to: pa.DataType) -> Any:
+    """A time as a number of its canonical form."""
+    values = normalise_key(column)
+    return values if values.type == to else values.view(pa.int32() if pa.types.is_date32(values.type) else to).cast(to)
 
 
 def _cast(column: Any, to: pa.DataType) -> Any:

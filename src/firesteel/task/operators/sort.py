@@ -47,10 +47,6 @@ class Sort:
         """None: its input is not hashed."""
         return ((),)
 
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Any unit: what is too large is cut here."""
-        return True
-
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         for unit in inputs:
             if not isinstance(unit, GateInput) or not isinstance(unit.reader, RangeReader):

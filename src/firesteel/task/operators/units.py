@@ -2,14 +2,14 @@
 
 A unit is a run of consecutive subpartitions whose plain bytes, over all gates, stay within :func:`unit_limit`. A single
 subpartition beyond that is hashed again, by another seed, into buckets on local disk, until each fits or holds one
-key that cannot be divided. An operator that can work on more than the limit says so by ``accepts``.
+key that cannot be divided. An operator that works on units of any size says so by ``any_size``; one that ``takes_all`` gets all as one unit.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,11 +167,8 @@ def spool(batches: Iterable[pa.RecordBatch], schema: pa.Schema, ctx: TaskContext
 def run_keyed(
     operator: KeyedOperator, readers: Sequence[Reader], schemas: Sequence[pa.Schema], ctx: TaskContext
 ) -> Batches:
-    """The keyed head: what ``operator`` yields over all units of this subtask's range.
-
-    One that ``takes_all`` gets the range as one unit, and cuts it itself.
-    """
-    limit = unit_limit(ctx) if not getattr(operator, "takes_all", False) else _NO_LIMIT
+    """The keyed head: what ``operator`` yields over all units of this subtask's range."""
+    limit = _NO_LIMIT if getattr(operator, "takes_all", False) else unit_limit(ctx)
     for low, high, sizes in units(readers, limit):
         inputs: list[UnitInput] = [
             GateInput(reader, schema, low, high, nbytes)
@@ -197,12 +194,14 @@ def units(readers: Sequence[Reader], limit: int) -> Iterator[tuple[int, int, lis
         low = high
 
 
+def takes_any_size(operator: Any) -> bool:
+    return getattr(operator, "takes_all", False) or getattr(operator, "any_size", False)
+
+
 def run_unit(operator: KeyedOperator, inputs: list[UnitInput], ctx: TaskContext, level: int = 0) -> Batches:
     """``operator`` on one unit; beyond the limit on each of its buckets."""
     limit, nbytes = unit_limit(ctx), [unit.nbytes for unit in inputs]
-    accepts: Callable[[list[int], int], bool] | None = getattr(operator, "accepts", None)
-    fits = sum(nbytes) <= limit or (accepts is not None and accepts(nbytes, limit))
-    if fits or level >= MAX_LEVEL or not all(operator.keys):
+    if sum(nbytes) <= limit or takes_any_size(operator) or level >= MAX_LEVEL or not all(operator.keys):
         yield from operator.apply_unit(inputs, ctx)
         return
     for bucket in rehash(inputs, operator.keys, level, ctx):

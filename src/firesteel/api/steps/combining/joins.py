@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
@@ -9,16 +11,27 @@ from typing import Any, cast
 import pyarrow as pa
 
 from firesteel.api.steps.common import step_at
-from firesteel.api.steps.keyed import Keyed, join_of
+from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
-from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
+from firesteel.compile import nodes
+from firesteel.compile.stream_graph import ChainedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
-from firesteel.humanize import first_of
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.task.operators.join import HashJoin, join_kind, join_schema
-from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin, check_times
-from firesteel.task.operators.ordered.range_join import OPERATORS, Comparison, RangeJoin, check_comparison
-from firesteel.task.operators.ordered.whole_side import STREAMED, OrderedJoin, WholeSide
+from firesteel.task.operators.join import (
+    DIRECTIONS,
+    HOWS,
+    OPERATORS,
+    RIGHT,
+    BroadcastJoin,
+    Comparison,
+    HashJoin,
+    Nearest,
+    build_sides,
+    check_comparison,
+    check_times,
+    join_kind,
+    join_schema,
+)
 from firesteel.task.operators.relational import check_columns
 
 _SIDE = "the right side"
@@ -38,15 +51,23 @@ def join(  # noqa: PLR0917
             check_columns(schema, names, f"the {side} side of the join")
             if len(set(names)) != len(names):
                 raise UsageError(f"join names a column of the {side} side twice: {', '.join(names)}.")
-        if not conditions:
-            return join_of(Keyed(left, sides[0]), Keyed(right, sides[1]), how, suffix, broadcast, place)
-        return _by_conditions(left, right, sides, conditions, join_kind(how), suffix, broadcast, place)
+        for one in conditions:
+            check_comparison(left.schema, right.schema, one)
+        if pairs:
+            edges = Keyed(left, sides[0]).edge(), Keyed(right, sides[1]).edge()
+            return left.at(nodes.join(*edges, how, suffix, broadcast, place, conditions))
+        if broadcast is not None:
+            raise UsageError(
+                f"broadcast={broadcast!r} is for joins by equal columns.",
+                hint="Without any, the right side is given whole to every task in any case.",
+            )
+        return _against_all(left, right, conditions, join_kind(how), suffix, place)
 
 
 def cross_join(left: Pipeline, other: object, suffix: str) -> Pipeline:
     with step_at("cross_join") as place:
         right = _other(left, other, "cross_join")
-        return _by_conditions(left, right, ((), ()), (), "inner", suffix, None, place)
+        return _against_all(left, right, (), "inner", suffix, place)
 
 
 def join_asof(  # noqa: PLR0917
@@ -81,61 +102,34 @@ def join_asof(  # noqa: PLR0917
         # the time of a common name comes once, from the left: as if it were a key
         alike = (*left_by, *once), (*right_by, *once)
         schema = join_schema(left.schema, right.schema, *alike, kind, suffix)
-        shown = HashJoin("as-of join", kind, *alike, left.schema, right.schema, schema)
-        joined = AsOfJoin(f"as-of join ({direction})", shown, (left_by, right_by), times, direction, distance, exact)
-        return _stepped(left, right, joined, schema, None, place)
+        nearest = Nearest(times, direction, distance, exact)
+        name = f"as-of join ({direction})"
+        joined = HashJoin(name, kind, left_by, right_by, left.schema, right.schema, schema, nearest=nearest)
+        if not left_by:
+            return _whole(left, right, joined, place)
+        return left.at(nodes.keyed_join(Keyed(left, left_by).edge(), Keyed(right, right_by).edge(), joined, place))
 
 
-def _by_conditions(  # noqa: PLR0917
-    left: Pipeline,
-    right: Pipeline,
-    keys: tuple[tuple[str, ...], tuple[str, ...]],
-    conditions: tuple[Comparison, ...],
-    kind: str,
-    suffix: str,
-    broadcast: str | None,
-    place: str,
+def _against_all(  # noqa: PLR0917
+    left: Pipeline, right: Pipeline, conditions: tuple[Comparison, ...], kind: str, suffix: str, place: str
 ) -> Pipeline:
-    for one in conditions:
-        check_comparison(left.schema, right.schema, one)
-    _check_broadcast(keys[0], kind, broadcast)
-    if not keys[0] and kind not in STREAMED:
+    if RIGHT not in build_sides(kind):
         raise UsageError(
             f"A {kind} join wants equal columns beside its conditions: without, every task has the whole right side, and would "
             "give its rows without a match.",
-            hint=f"Add equal columns to on=, or use one of {', '.join(STREAMED)}.",
+            hint=f"Add equal columns to on=, or use one of {', '.join(one for one in HOWS if RIGHT in build_sides(one))}.",
         )
-    schema = join_schema(left.schema, right.schema, *keys, kind, suffix)
-    shown = HashJoin(f"{kind} join", kind, *keys, left.schema, right.schema, schema)
-    said = first_of(list(map(str, conditions)), 4)
-    joined = RangeJoin(f"{kind} join ({said})" if conditions else "cross join", shown, conditions)
-    return _stepped(left, right, joined, schema, broadcast, place)
+    schema = join_schema(left.schema, right.schema, (), (), kind, suffix)
+    name = nodes.join_name(kind, conditions) if conditions else "cross join"
+    joined = HashJoin(name, kind, (), (), left.schema, right.schema, schema, conditions)
+    return _whole(left, right, joined, place)
 
 
-def _check_broadcast(keys: tuple[str, ...], kind: str, broadcast: str | None) -> None:
-    if broadcast is None:
-        return
-    if not keys:
-        raise UsageError(
-            f"broadcast={broadcast!r} is for joins by equal columns.",
-            hint="Without any, the right side is given whole to every task in any case.",
-        )
-    if broadcast not in ("right", "never") or (broadcast == "right" and kind not in STREAMED):
-        can = "the right side can be broadcast" if kind in STREAMED else "no side can be broadcast"
-        raise UsageError(f"broadcast={broadcast!r}: of a {kind} join by conditions {can}.", hint="Leave it out.")
-
-
-def _stepped(  # noqa: PLR0917
-    left: Pipeline, right: Pipeline, join: OrderedJoin, schema: pa.Schema, broadcast: str | None, place: str
-) -> Pipeline:
-    """By the keys of ``join``; without any, of the left rows with the right side whole in every task."""
-    if not join.keys[0]:
-        side = (_SIDE, StreamEdge(right.node, ShipStrategy.BROADCAST))
-        work = ChainedStep(WholeSide(join, _SIDE))
-        return left.at(StreamNode(join.name, work, schema, (left.edge(),), (side,), place))
-    edges = tuple(Keyed(one, names).edge() for one, names in zip((left, right), join.keys, strict=True))
-    work, config = KeyedStep(join, join, join.keys, join.keys[0]), StepConfig(broadcast=broadcast)
-    return left.at(StreamNode(join.name, work, schema, edges, place=place, config=config))
+def _whole(left: Pipeline, right: Pipeline, join: HashJoin, place: str) -> Pipeline:
+    """The left rows, with the right side whole in every task."""
+    side = (_SIDE, StreamEdge(right.node, ShipStrategy.BROADCAST))
+    work = ChainedStep(BroadcastJoin(join, RIGHT, _SIDE))
+    return left.at(StreamNode(join.name, work, join.schema, (left.edge(),), (side,), place))
 
 
 # --- what a user wrote ----------------------------------------------------------------------------------------------
@@ -224,7 +218,9 @@ def _distance(tolerance: Any, type_: Any, times: tuple[str, str]) -> Any:
             f"tolerance={tolerance!r} is negative.", hint="It is a distance; direction= says on which side."
         )
     if not isinstance(tolerance, timedelta):
-        return tolerance
+        if not pa.types.is_floating(type_):
+            return min(tolerance, 1 << 64)
+        return float(tolerance) if tolerance <= sys.float_info.max else math.inf
     if pa.types.is_date(type_):
         return tolerance.days
     return (tolerance // timedelta(microseconds=1)) * (1000 if type_.unit == "ns" else 1)

@@ -121,14 +121,11 @@ class Reduce:
     group_keys: tuple[str, ...]
     schema: pa.Schema
     unitwise: ClassVar[bool] = False
+    any_size: ClassVar[bool] = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.group_keys,)
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        """Units of any size: they are folded as they come."""
-        return True
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return fold_rows(_Reducing(self.name, self.fn, self.group_keys, self.schema, ctx), inputs[0], ctx)

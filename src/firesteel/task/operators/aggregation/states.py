@@ -124,13 +124,11 @@ class AggregateStates:
     given: tuple[Given, ...]
     reads: pa.Schema
     unitwise: ClassVar[bool] = False
+    any_size: ClassVar[bool] = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.group_keys,)
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        return True
 
     @cached_property
     def folding(self) -> States:
