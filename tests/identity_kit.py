@@ -9,7 +9,6 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -267,8 +266,7 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
     from firesteel.task.operators.aggregation.states import AggregateStates
     from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
-    from firesteel.task.operators.join import BroadcastJoin, HashJoin
-    from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
+    from firesteel.task.operators.join import BroadcastJoin, HashJoin, only_of
     from firesteel.task.program import within
 
     programs = [vertex.program for vertex in job.job_graph.vertices]
@@ -286,7 +284,7 @@ def odd_steps(job, folder: Path) -> list:
         broadcast,
         BroadcastJoin(nearest, 1, "data set 3"),
         AggregateStates("aggregate", ("k",), (), schema),
-        KeyFilter("filter", ("k",), (pa.int64(),), BloomFilter.of(np.arange(100, dtype=np.uint64))),
+        only_of(keys, ("k",), schema),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),
         SqlOfKeys("join", "SELECT * FROM input0", (("k",),), (schema,), schema, ({"k": "k"},)),
         spark_steps.MapBySpark("map", functions, seen, schema),

@@ -13,8 +13,8 @@ from tests.aggregates_kit import nodes_of
 from firesteel import ExecutionEnvironment
 from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.keyed import drop_duplicates
+from firesteel.task.operators.aggregation.folding import CHUNK_ROWS
 from firesteel.task.operators.aggregation.reduce import ReduceCombiner
-from firesteel.task.operators.groups import CHUNK_ROWS
 from firesteel.task.operators.heavy import SHARE, SLICE_ROWS, SLICES, heavy_rows
 from operators_support import collect, context, unit
 

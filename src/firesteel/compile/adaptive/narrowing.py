@@ -7,7 +7,8 @@ An operator that reads the files itself is told the keys instead, and the source
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.connectors.base import Split, push_down
+from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import RuntimeFilter
-from firesteel.results.keys import common_key_type
 from firesteel.task.expressions import any_of
-from firesteel.task.operators.key_filter import BloomFilter, KeyFilter, key_hashes
+from firesteel.task.operators.join import only_of
 from firesteel.task.program import Operator, SourceHead, TakesKeys, VertexProgram
 
 MOST_VALUES = 4096
@@ -92,7 +93,7 @@ def narrowed(
         told = tuple(_tables(source.schema, keys))
         smaller = hinted(conditions) if conditions else source
     else:
-        filters = tuple(_key_filter(source.schema, known) for known in keys if not known.is_held)
+        filters = tuple(_filters(source.schema, [known for known in keys if not known.is_held]))
         for condition in conditions:  # one by one: statistics tell more of what looks at one column
             smaller = push_down(smaller, None, condition)
     if smaller is not source:
@@ -107,14 +108,9 @@ def _any_key(rows: pa.Table) -> bool:
     return rows.drop_null().num_rows > 0
 
 
-def _key_filter(schema: pa.Schema, known: Keys) -> KeyFilter:
-    columns = known.filter.columns
-    types = tuple(
-        common_key_type(field.type, schema.field(name).type)
-        for field, name in zip(known.rows.schema, columns, strict=True)
-    )
-    rows = known.rows.drop_null()
-    return KeyFilter("runtime filter", columns, types, BloomFilter.of(key_hashes(rows.columns, types)))
+def _filters(schema: pa.Schema, keys: Sequence[Keys]) -> Iterator[Operator]:
+    with suppress(UsageError):  # a join cannot hand on such rows
+        yield from [only_of(table, table.column_names, schema) for table in _tables(schema, keys)]
 
 
 def _tables(schema: pa.Schema, keys: Sequence[Keys]) -> list[pa.Table]:

@@ -71,7 +71,7 @@ def _without(*names: str) -> Callable[[Walk, Any], Any]:
 def _by_place(walk: Walk, value: Any) -> Any:
     """Build sides are named after data sets, which have other numbers in the next job."""
     return tuple(
-        walk.sides.get(one, one) if name == "side" else one
+        walk.sides.get(one, one) if name == "side" and isinstance(one, str) else one
         for name, one in zip(_names(type(value)), fields_of(value), strict=True)
     )
 

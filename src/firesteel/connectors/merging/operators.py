@@ -15,7 +15,7 @@ from firesteel.connectors.merging.folder import FILE, Reader
 from firesteel.errors import UsageError
 from firesteel.task.batches import coalesce
 from firesteel.task.operators.grouping import Groups, encode, key_columns
-from firesteel.task.operators.join import without
+from firesteel.task.operators.join import only_of
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 ROWS = "__firesteel_rows"
@@ -97,7 +97,9 @@ class RewriteFiles:
             batches = iter(self.reader.read(name, ctx))
             first = next(batches, None)
             if first is not None:
-                others = without(found.select(self.key), self.key, first.schema, chain([first], batches), ctx)
+                others = only_of(found.select(self.key), self.key, first.schema, "anti").apply(
+                    chain([first], batches), ctx
+                )
                 yield from (_unmarked(batch, self.schema) for batch in others)
 
 

@@ -1,5 +1,4 @@
-"""Rows of equal keys found without looking at a row in Python: keys become dense integer codes, codes are sorted. And codes that
-order as the values do."""
+"""Rows of equal keys found without looking at a row in Python: keys become dense integer codes, codes are sorted."""
 
 from __future__ import annotations
 
@@ -12,10 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.results.hashing import hash_columns
 from firesteel.results.keys import common_key_type, normalise_key
 from firesteel.task.batches import one_chunk, stable_order, take_rows
-from firesteel.task.operators.relational import order_type
 
 Codes = NDArray[np.int64]
 
@@ -77,7 +74,7 @@ def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, i
 
     The last code stands for null. None for other columns.
     """
-    if not is_integral(column.type):
+    if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type)):
         return None
     if len(column) == column.null_count:
         return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1, 0
@@ -94,12 +91,6 @@ def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, i
     return codes, span + 1, low
 
 
-def is_integral(type_: pa.DataType) -> bool:
-    """Returns whether :func:`as_integers` takes a column of this normalised type."""
-    types = pa.types
-    return types.is_integer(type_) or types.is_timestamp(type_) or types.is_date32(type_)
-
-
 def as_integers(column: pa.Array) -> pa.Array:
     """The same memory as integers: of integers, dates and timestamps."""
     if pa.types.is_integer(column.type):
@@ -110,13 +101,6 @@ def as_integers(column: pa.Array) -> pa.Array:
 def _densify(codes: Codes) -> tuple[Codes, int]:
     encoded = pa.array(codes, mask=codes < 0).dictionary_encode()
     return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64), max(len(encoded.dictionary), 1)
-
-
-def first_rows(codes: Codes, n: int) -> NDArray[np.int64]:
-    """The number of the first row of every code that occurs, in row order."""
-    first = np.full(n, len(codes), dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1, dtype=np.int64)
-    return np.sort(first[first < len(codes)])
 
 
 class Groups:
@@ -150,35 +134,6 @@ class Groups:
 
 def _is_sorted(order: NDArray[np.int64]) -> bool:
     return bool((order[1:] > order[:-1]).all())
-
-
-# --- values in their order ------------------------------------------------------------------------------------------
-
-
-def order_codes(column: Any, ascending: bool) -> tuple[Codes, int]:
-    """A number below ``n`` per row that orders as the values do (or the other way round); returns (numbers, n)."""
-    values = plain_values(column)
-    to = order_type(values.type) or values.type
-    if pa.types.is_null(to):
-        return np.zeros(len(values), dtype=np.int64), 1
-    values = values if values.type == to else values.cast(to)
-    codes = np.asarray(pc.rank(values, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
-    if values.null_count:
-        codes[np.asarray(values.is_null())] = 0
-    n = int(codes.max()) + 1 if len(codes) else 1
-    return (codes, n) if ascending else (n - 1 - codes, n)
-
-
-def content_hashes(table: pa.Table) -> NDArray[np.uint64]:
-    """A number per row that depends on its values only (not on columns of types that have no hash: unions)."""
-    hashable: list[pa.ChunkedArray] = []
-    for column in table.columns:
-        try:
-            hash_columns([column.slice(0, 0)])
-        except TypeError:
-            continue
-        hashable.append(column)
-    return hash_columns(hashable) if hashable else np.zeros(table.num_rows, dtype=np.uint64)
 
 
 def plain_values(column: Any) -> pa.Array:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from firesteel.engine.files import FileRows
 from firesteel.errors import EngineStop, FiresteelError, Stop
-from firesteel.task.batches import filter_rows, whole
-from firesteel.task.operators.aggregation.folding import CHUNK_ROWS, LEAST_ROWS, NO_REDUCTION
+from firesteel.task.batches import filter_rows
+from firesteel.task.operators.aggregation.folding import NO_REDUCTION, ChunkedState
 from firesteel.task.operators.fragments import INPUT, Chain, SqlFragment, SqlOfKeys, Statement
 from firesteel.task.operators.heavy import heavy_rows
 from firesteel.task.program import Batches, TaskContext, UnitInput
@@ -106,33 +106,16 @@ def _is_too_many(made: Iterable[pa.RecordBatch], rows: int) -> bool:
     return sum(batch.num_rows for batch in made) > NO_REDUCTION * rows
 
 
-class _Chunks:
-    """A combiner's state of one task."""
-
+class _Chunks(ChunkedState):
     def __init__(self, partial: PartialRows, ctx: TaskContext, *, passing: bool = False) -> None:
-        self._partial, self._ctx, self._passing = partial, ctx, passing
-        self._decided = passing or not partial.single
-        self._held: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        super().__init__(partial.reads, ctx.memory_budget, passing=None if partial.single and not passing else passing)
+        self._partial, self._ctx = partial, ctx
 
-    def add(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        self._held.append(batch.select(self._partial.reads.names))
-        self._rows += batch.num_rows
-        self._bytes += self._held[-1].nbytes
-        return self._flush() if self._rows >= CHUNK_ROWS or self._bytes > self._ctx.memory_budget // 4 else ()
-
-    def finish(self) -> Iterable[pa.RecordBatch]:
-        return self._flush() if self._held else ()
-
-    def _flush(self) -> list[pa.RecordBatch]:
-        table = whole(self._held, self._partial.reads)
-        self._held, self._rows, self._bytes = [], 0, 0
+    def _of(self, table: pa.Table) -> list[pa.RecordBatch]:
         if self._passing:
             return list(self._partial.passed(table, self._ctx))
         made = list(self._partial.grouped(iter(table.to_batches()), self._ctx))
-        if not self._decided and table.num_rows >= LEAST_ROWS:
-            self._decided = True
-            self._passing = _is_too_many(made, table.num_rows)
+        self._decide(table.num_rows, sum(batch.num_rows for batch in made))
         return made
 
 

@@ -305,14 +305,15 @@ class HashJoin:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastJoin:
-    """Joins its stream with the build side or side input ``side`` of the task, which is the join's input ``build``: the stream needs no exchange.
+    """Joins its stream with the join's input ``build``, which it holds, or which is the build side or side input ``side`` of the task: the
+    stream needs no exchange.
 
     A build side beyond the task's memory is a stream, too: the engine spills what it cannot hold.
     """
 
     join: HashJoin
     build: int
-    side: str
+    side: str | pa.Table
     unitwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -346,12 +347,13 @@ class BroadcastJoin:
         return joined(self.join, left, right, statement, 1 - self.build)
 
 
-def without(keys: pa.Table, names: Sequence[str], schema: pa.Schema, batches: Batches, ctx: TaskContext) -> Batches:
-    """The rows of a stream, in its order, whose values in the columns ``names`` no row of ``keys`` has."""
-    join = HashJoin("anti join", "anti", tuple(names), tuple(names), schema, keys.schema, schema)
-    statement, (left, right) = Statement(ctx, computes=False), join.added
-    held = statement.kept(statement.to_keep(keys, right), keys.schema)
-    return statement.run(joined(join, statement.stream(schema, batches, left), held, statement, LEFT))
+def only_of(keys: pa.Table, names: Sequence[str], schema: pa.Schema, kind: str = "semi") -> BroadcastJoin:
+    """Leaves the rows of a stream whose values in the columns ``names`` a row of ``keys`` has; ``kind`` "anti": the others. Raises UsageError for
+    rows that a join cannot hand on."""
+    columns = tuple(keys.schema.names)
+    join_schema(schema, keys.schema, names, columns, kind)
+    join = HashJoin(f"{kind} join", kind, tuple(names), columns, schema, keys.schema, schema)
+    return BroadcastJoin(join, RIGHT, keys)
 
 
 def is_held(side: str, ctx: TaskContext) -> bool:
@@ -360,10 +362,12 @@ def is_held(side: str, ctx: TaskContext) -> bool:
     return dict(zip(ctx.builds, build_memory.that_fit(held, ctx.memory_budget), strict=True))[side]
 
 
-def _side(side: str, schema: pa.Schema, added: Sequence[Added], statement: Statement) -> Rows:
+def _side(side: str | pa.Table, schema: pa.Schema, added: Sequence[Added], statement: Statement) -> Rows:
     """The rows of a build side, as one table for all workers of the executor where it can be held."""
-    if side in statement.ctx.side_inputs:
-        return statement.kept(statement.to_keep(statement.ctx.side_inputs[side], added), schema)
+    held = statement.ctx.side_inputs.get(side) if isinstance(side, str) else side
+    if held is not None:
+        return statement.kept(statement.to_keep(held, added), schema)
+    assert isinstance(side, str)
     build = statement.ctx.builds[side]
     if not is_held(side, statement.ctx):
         return statement.stream(schema, build.unit.batches(), added)

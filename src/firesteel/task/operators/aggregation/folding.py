@@ -41,26 +41,51 @@ class Folding(Protocol):
 # --- before the exchange ------------------------------------------------------------------------------------------
 
 
-class FoldingState:
-    """One task's state of a combiner; ``budget`` bytes bound what it holds."""
+class ChunkedState:
+    """One task's state of a combiner that takes rows in chunks. ``budget``: bytes of the task; ``passing``: whether rows are not worth combining;
+    None: a chunk is to show that."""
 
-    def __init__(self, folding: Folding, schema: pa.Schema, budget: int) -> None:
-        self._folding, self._schema, self._budget = folding, schema, budget
+    def __init__(self, schema: pa.Schema, budget: int, passing: bool | None = None) -> None:
+        self._schema, self._budget, self._passing = schema, budget, passing
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = self._pending_bytes = 0
-        self._pieces: list[pa.Table] = []
-        self._pieces_bytes = 0
-        self._passing: bool | None = None
 
     def add(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         if batch.num_rows == 0:
             return ()
         self._pending.append(batch.select(self._schema.names))
         self._pending_rows += batch.num_rows
-        self._pending_bytes += batch.nbytes
+        self._pending_bytes += self._pending[-1].nbytes
         if self._pending_rows < CHUNK_ROWS and self._pending_bytes < self._budget // 4:
             return ()
         return self._flush()
+
+    def finish(self) -> Iterable[pa.RecordBatch]:
+        return self._flush()
+
+    def _flush(self) -> Iterable[pa.RecordBatch]:
+        if not self._pending:
+            return ()
+        table = whole(self._pending, self._schema)
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        return self._of(table)
+
+    def _of(self, table: pa.Table) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+    def _decide(self, rows: int, combined: int) -> None:
+        if self._passing is None and rows >= LEAST_ROWS:
+            self._passing = combined > NO_REDUCTION * rows
+
+
+class FoldingState(ChunkedState):
+    """Holds what it has merged, within the budget."""
+
+    def __init__(self, folding: Folding, schema: pa.Schema, budget: int) -> None:
+        super().__init__(schema, budget)
+        self._folding = folding
+        self._pieces: list[pa.Table] = []
+        self._pieces_bytes = 0
 
     def finish(self) -> Iterable[pa.RecordBatch]:
         yield from self._flush()
@@ -68,16 +93,12 @@ class FoldingState:
             yield from table_batches(self._merged(), OUTPUT_ROWS)
         self._pieces = []
 
-    def _flush(self) -> Iterable[pa.RecordBatch]:
-        if not self._pending:
-            return ()
-        rows = self._folding.to_partial(whole(self._pending, self._schema))
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+    def _of(self, table: pa.Table) -> Iterable[pa.RecordBatch]:
+        rows = self._folding.to_partial(table)
         if self._passing:
             return self._passed(rows)
         merged = self._folding.merge(rows)
-        if self._passing is None and rows.num_rows >= LEAST_ROWS:
-            self._passing = merged.num_rows > NO_REDUCTION * rows.num_rows
+        self._decide(rows.num_rows, merged.num_rows)
         return self._kept(merged)
 
     def _passed(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
