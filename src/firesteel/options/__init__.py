@@ -23,3 +23,6 @@ from firesteel.options.restart import *  # noqa: F403
 from firesteel.options.speculation import *  # noqa: F403
 from firesteel.options.streams import *  # noqa: F403
 from firesteel.options.ui import *  # noqa: F403
+from firesteel.options.values import parse_int as parse_int
+from firesteel.options.values import parse_seconds as parse_seconds
+from firesteel.options.values import parse_size as parse_size

@@ -4,337 +4,218 @@ from __future__ import annotations
 
 from typing import Any
 
-from firesteel.options.registry import register as _register
+from firesteel.options.registry import number, one_of, seconds, size, switch, text, whole
 from firesteel.options.registry import remove as _remove
-from firesteel.options.values import (
-    GIB,
-    KIB,
-    MIB,
-    Option,
-    Scope,
-    at_least,
-    is_share,
-    one_of,
-    parse_bool,
-    parse_int,
-    parse_number,
-    parse_seconds,
-    parse_size,
-)
+from firesteel.options.values import GIB, KIB, MIB, Option, Scope, at_least, is_share
 
 _AB = "jobmanager.adaptive-batch-scheduler."
 _AUTO = "execution.batch.adaptive.auto-parallelism."
 
-SCHEDULER = _register(
-    Option(
-        "jobmanager.scheduler",
-        one_of("AdaptiveBatch", "Default", "Adaptive"),
-        "AdaptiveBatch",
-        "The scheduler of a job. AdaptiveBatch decides each step's parallelism from the bytes its inputs produced; Default uses parallelisms known beforehand; Adaptive is for streams.",
-    )
+SCHEDULER = one_of("AdaptiveBatch", "Default", "Adaptive")(
+    "jobmanager.scheduler",
+    "AdaptiveBatch",
+    "The scheduler of a job. AdaptiveBatch decides each step's parallelism from the bytes its inputs produced; Default uses parallelisms known beforehand; Adaptive is for streams.",
 )
-BATCH_SHUFFLE_MODE = _register(
-    Option(
-        "execution.batch-shuffle-mode",
-        one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED"),
-        "ALL_EXCHANGES_BLOCKING",
-        "The exchange mode of results between steps. ALL_EXCHANGES_BLOCKING stores them, and parallelism is decided from what was stored. ALL_EXCHANGES_PIPELINED, with jobmanager.scheduler = Default only, runs both ends of a forward edge in the same tasks, one pulling the other's batches; any other exchange is refused, for Spark's tasks cannot stream to each other. A forward edge whose reader cannot stream is stored all the same, and explain says why.",
-    )
+BATCH_SHUFFLE_MODE = one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED")(
+    "execution.batch-shuffle-mode",
+    "ALL_EXCHANGES_BLOCKING",
+    "The exchange mode of results between steps. ALL_EXCHANGES_BLOCKING stores them, and parallelism is decided from what was stored. ALL_EXCHANGES_PIPELINED, with jobmanager.scheduler = Default only, runs both ends of a forward edge in the same tasks, one pulling the other's batches; any other exchange is refused, for Spark's tasks cannot stream to each other. A forward edge whose reader cannot stream is stored all the same, and explain says why.",
 )
-MIN_PARALLELISM = _register(
-    Option(
-        _AB + "min-parallelism",
-        parse_int,
-        1,
-        "Lower bound of a parallelism that is decided adaptively.",
-        aliases=(_AUTO + "min-parallelism",),
-        check=at_least(1),
-        streams_have="the lower bound of its requirements",
-    )
+MIN_PARALLELISM = whole(
+    _AB + "min-parallelism",
+    1,
+    "Lower bound of a parallelism that is decided adaptively.",
+    aliases=(_AUTO + "min-parallelism",),
+    check=at_least(1),
+    streams_have="the lower bound of its requirements",
 )
-MAX_PARALLELISM = _register(
-    Option(
-        _AB + "max-parallelism",
-        parse_int,
-        128,
-        "Upper bound of a parallelism that is decided adaptively. Do not set it far above what the cluster can run: every producer writes max-parallelism times firesteel.subpartition-factor subpartitions.",
-        aliases=(_AUTO + "max-parallelism", "max-parallelism"),
-        check=at_least(1),
-        streams_have="the upper bound of its requirements, or pipeline.max-parallelism",
-    )
+MAX_PARALLELISM = whole(
+    _AB + "max-parallelism",
+    128,
+    "Upper bound of a parallelism that is decided adaptively. Do not set it far above what the cluster can run: every producer writes max-parallelism times firesteel.subpartition-factor subpartitions.",
+    aliases=(_AUTO + "max-parallelism", "max-parallelism"),
+    check=at_least(1),
+    streams_have="the upper bound of its requirements, or pipeline.max-parallelism",
 )
-DATA_VOLUME_PER_TASK = _register(
-    Option(
-        _AB + "data-volume-per-task",
-        parse_size,
-        64 * MIB,
-        "Bytes (plain, uncompressed) that a subtask is expected to process.",
-        aliases=(_AUTO + "avg-data-volume-per-task", _AB + "avg-data-volume-per-task"),
-        check=at_least(1, "1 byte"),
-    )
+DATA_VOLUME_PER_TASK = size(
+    _AB + "data-volume-per-task",
+    64 * MIB,
+    "Bytes (plain, uncompressed) that a subtask is expected to process.",
+    aliases=(_AUTO + "avg-data-volume-per-task", _AB + "avg-data-volume-per-task"),
+    check=at_least(1, "1 byte"),
 )
-DEFAULT_SOURCE_PARALLELISM = _register(
-    Option[int | None](
-        _AB + "default-source-parallelism",
-        parse_int,
-        None,
-        "Parallelism of a source that cannot infer its own, and the upper bound of what a source infers. Unset: max-parallelism.",
-        aliases=(_AUTO + "default-source-parallelism",),
-        check=at_least(1),
-    )
+DEFAULT_SOURCE_PARALLELISM = whole(
+    _AB + "default-source-parallelism",
+    None,
+    "Parallelism of a source that cannot infer its own, and the upper bound of what a source infers. Unset: max-parallelism.",
+    aliases=(_AUTO + "default-source-parallelism",),
+    check=at_least(1),
 )
-PARALLELISM_DEFAULT = _register(
-    Option[int | None](
-        "parallelism.default",
-        parse_int,
-        None,
-        "Parallelism of every step that sets none, under the Default scheduler. Under AdaptiveBatch it caps the decided parallelism unless max-parallelism is set explicitly, as in Flink.",
-        check=at_least(1),
-        streams_have="its requirements",
-    )
+PARALLELISM_DEFAULT = whole(
+    "parallelism.default",
+    None,
+    "Parallelism of every step that sets none, under the Default scheduler. Under AdaptiveBatch it caps the decided parallelism unless max-parallelism is set explicitly, as in Flink.",
+    check=at_least(1),
+    streams_have="its requirements",
 )
-CUT = _register(
-    Option(
-        "firesteel.decider.cut",
-        one_of("by-bytes", "by-count"),
-        "by-bytes",
-        "The way to cut a step's input into ranges. by-bytes: contiguous ranges whose largest is as small as can be; by-count: FLIP-187's formula, powers of two, equally many subpartitions each.",
-    )
+CUT = one_of("by-bytes", "by-count")(
+    "firesteel.decider.cut",
+    "by-bytes",
+    "The way to cut a step's input into ranges. by-bytes: contiguous ranges whose largest is as small as can be; by-count: FLIP-187's formula, powers of two, equally many subpartitions each.",
 )
-MAX_SLICES_PER_SUBTASK = _register(
-    Option(
-        "firesteel.decider.max-slices-per-subtask",
-        parse_int,
-        32768,
-        "Upper bound of the (producer, subpartition) slices one subtask reads; more subtasks are made rather than exceed it.",
-        check=at_least(1),
-    )
+MAX_SLICES_PER_SUBTASK = whole(
+    "firesteel.decider.max-slices-per-subtask",
+    32768,
+    "Upper bound of the (producer, subpartition) slices one subtask reads; more subtasks are made rather than exceed it.",
+    check=at_least(1),
 )
-LEAST_VOLUME_PER_SLOT = _register(
-    Option(
-        "firesteel.decider.least-volume-per-slot",
-        parse_size,
-        4 * MIB,
-        "Where the volume per task asks for fewer subtasks than the cluster has slots, or leaves a last wave that does not fill them, a step cut by-bytes, or a source, gets more, as long as each has this many bytes to read, 16 KiB more for each producer of an exchange by key, and no fewer than the broadcasts that it reads once more; of several waves the later ones get smaller subtasks where that ends sooner. 0: never.",
-        check=at_least(0),
-    )
+LEAST_VOLUME_PER_SLOT = size(
+    "firesteel.decider.least-volume-per-slot",
+    4 * MIB,
+    "Where the volume per task asks for fewer subtasks than the cluster has slots, or leaves a last wave that does not fill them, a step cut by-bytes, or a source, gets more, as long as each has this many bytes to read, 16 KiB more for each producer of an exchange by key, and no fewer than the broadcasts that it reads once more; of several waves the later ones get smaller subtasks where that ends sooner. 0: never.",
+    check=at_least(0),
 )
-JOIN_SKEW = _register(
-    Option(
-        "firesteel.join.skew",
-        one_of("auto", "none"),
-        "auto",
-        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; likewise values that an aggregation counts by count_distinct are dealt out by their hash, and the counts added up in another step; none: one subtask reads it. Steps cut by-count never divide one.",
-    )
+JOIN_SKEW = one_of("auto", "none")(
+    "firesteel.join.skew",
+    "auto",
+    "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; likewise values that an aggregation counts by count_distinct are dealt out by their hash, and the counts added up in another step; none: one subtask reads it. Steps cut by-count never divide one.",
 )
-TARGET_TASK_DURATION = _register(
-    Option(
-        "firesteel.decider.target-task-duration",
-        parse_seconds,
-        0.25,
-        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
-        check=at_least(0),
-    )
+TARGET_TASK_DURATION = seconds(
+    "firesteel.decider.target-task-duration",
+    0.25,
+    "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
+    check=at_least(0),
 )
-ADAPTIVE_JOINS = _register(
-    Option(
-        "firesteel.join.adaptive",
-        parse_bool,
-        True,
-        "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
-    )
+ADAPTIVE_JOINS = switch(
+    "firesteel.join.adaptive",
+    True,
+    "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
 )
-RUNTIME_FILTER = _register(
-    Option(
-        "firesteel.join.runtime-filter.enabled",
-        parse_bool,
-        True,
-        "Whether AdaptiveBatch lets a source of files read only what can match the other side of its joins, where that side is small, is finished before the source begins, and was made by steps that drop rows (a runtime filter): partitions, row groups and rows without any of its keys are left out.",
-    )
+RUNTIME_FILTER = switch(
+    "firesteel.join.runtime-filter.enabled",
+    True,
+    "Whether AdaptiveBatch lets a source of files read only what can match the other side of its joins, where that side is small, is finished before the source begins, and was made by steps that drop rows (a runtime filter): partitions, row groups and rows without any of its keys are left out.",
 )
-RUNTIME_FILTER_MAX_BUILD = _register(
-    Option(
-        "firesteel.join.runtime-filter.max-build-data-size",
-        parse_size,
-        64 * MIB,
-        "No runtime filter is made of more than this many plain bytes: the driver reads them.",
-        check=at_least(0),
-    )
+RUNTIME_FILTER_MAX_BUILD = size(
+    "firesteel.join.runtime-filter.max-build-data-size",
+    64 * MIB,
+    "No runtime filter is made of more than this many plain bytes: the driver reads them.",
+    check=at_least(0),
 )
-RUNTIME_FILTER_MIN_PROBE = _register(
-    Option(
-        "firesteel.join.runtime-filter.min-probe-data-size",
-        parse_size,
-        16 * MIB,
-        "A source of fewer plain bytes gets no runtime filter: to read it all costs less.",
-        check=at_least(0),
-    )
+RUNTIME_FILTER_MIN_PROBE = size(
+    "firesteel.join.runtime-filter.min-probe-data-size",
+    16 * MIB,
+    "A source of fewer plain bytes gets no runtime filter: to read it all costs less.",
+    check=at_least(0),
 )
-DECIDER_FUNCTION = _register(
-    Option[str | None](
-        "firesteel.decider.function",
-        str,
-        None,
-        "A function, as 'module:function', that decides parallelisms in the place of Firesteel: it is given a firesteel.UndecidedStep and returns how many subtasks it gets. Steps without inputs, and those whose parallelism is set or is their forward group's, are not asked about. It is called in the driver.",
-    )
+DECIDER_FUNCTION = text(
+    "firesteel.decider.function",
+    None,
+    "A function, as 'module:function', that decides parallelisms in the place of Firesteel: it is given a firesteel.UndecidedStep and returns how many subtasks it gets. Steps without inputs, and those whose parallelism is set or is their forward group's, are not asked about. It is called in the driver.",
 )
-BOUNDED_BY_SLOTS = _register(
-    Option(
-        "firesteel.decider.bounded-by-slots",
-        parse_bool,
-        False,
-        "Decide no parallelism above the number of slots that the step's slot sharing group can get at once, from all workers that are there and not blocked.",
-    )
+BOUNDED_BY_SLOTS = switch(
+    "firesteel.decider.bounded-by-slots",
+    False,
+    "Decide no parallelism above the number of slots that the step's slot sharing group can get at once, from all workers that are there and not blocked.",
 )
-SUBPARTITION_FACTOR = _register(
-    Option(
-        "firesteel.subpartition-factor",
-        parse_int,
-        2,
-        "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces, at a price: 2 was as even as 4 and about a tenth faster where it was measured.",
-        check=at_least(1),
-    )
+SUBPARTITION_FACTOR = whole(
+    "firesteel.subpartition-factor",
+    2,
+    "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces, at a price: 2 was as even as 4 and about a tenth faster where it was measured.",
+    check=at_least(1),
 )
-CODEC = _register(
-    Option("firesteel.results.codec", one_of("lz4", "zstd", "none"), "lz4", "Compression of results between steps.")
+CODEC = one_of("lz4", "zstd", "none")(
+    "firesteel.results.codec",
+    "lz4",
+    "Compression of results between steps.",
 )
-STORAGE_DIR = _register(
-    Option[str | None](
-        "firesteel.storage.directory",
-        str,
-        None,
-        "Where results between steps are stored: a path or a URL that pyarrow can open and every executor sees. Unset: a private directory under the machine's temporary directory, on local masters only.",
-    )
+STORAGE_DIR = text(
+    "firesteel.storage.directory",
+    None,
+    "Where results between steps are stored: a path or a URL that pyarrow can open and every executor sees. Unset: a private directory under the machine's temporary directory, on local masters only.",
 )
-STORAGE_FILESYSTEM = _register(
-    Option[str | None](
-        "firesteel.storage.filesystem",
-        str,
-        None,
-        "A function, as 'module:function', that opens the storage of results between steps instead of pyarrow: it is given the path in firesteel.storage.directory and returns a pyarrow FileSystem (or one of fsspec). Executors must be able to import it.",
-    )
+STORAGE_FILESYSTEM = text(
+    "firesteel.storage.filesystem",
+    None,
+    "A function, as 'module:function', that opens the storage of results between steps instead of pyarrow: it is given the path in firesteel.storage.directory and returns a pyarrow FileSystem (or one of fsspec). Executors must be able to import it.",
 )
-MERGE_THRESHOLD = _register(
-    Option(
-        "firesteel.merge.threshold",
-        parse_size,
-        256 * KIB,
-        "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves at least twice what it costs. 0: never.",
-        check=at_least(0),
-    )
+MERGE_THRESHOLD = size(
+    "firesteel.merge.threshold",
+    256 * KIB,
+    "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves at least twice what it costs. 0: never.",
+    check=at_least(0),
 )
-MERGE_REQUEST_TIME = _register(
-    Option[float | None](
-        "firesteel.merge.request-time",
-        parse_seconds,
-        None,
-        "The time of one request to the storage, by which it is decided whether merging saves time. Unset: measured when the job starts.",
-        check=at_least(0),
-    )
+MERGE_REQUEST_TIME = seconds(
+    "firesteel.merge.request-time",
+    None,
+    "The time of one request to the storage, by which it is decided whether merging saves time. Unset: measured when the job starts.",
+    check=at_least(0),
 )
-MEMORY_PER_TASK = _register(
-    Option[int | None](
-        "firesteel.memory.per-task",
-        parse_size,
-        None,
-        "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap (on YARN and Kubernetes at most the memory overhead), divided by the task slots; never more than 1 GiB.",
-        check=at_least(1 * MIB, "1 MiB"),
-    )
+MEMORY_PER_TASK = size(
+    "firesteel.memory.per-task",
+    None,
+    "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap (on YARN and Kubernetes at most the memory overhead), divided by the task slots; never more than 1 GiB.",
+    check=at_least(1 * MIB, "1 MiB"),
 )
-KEPT_FUNCTIONS = _register(
-    Option(
-        "firesteel.memory.kept-functions",
-        parse_size,
-        1 * GIB,
-        "Most bytes that a Python worker keeps of functions with a set-up (loaded models) that its task does not need, for later tasks; the least recently used go first. 0 keeps only those of the task at hand.",
-        check=at_least(0),
-    )
+KEPT_FUNCTIONS = size(
+    "firesteel.memory.kept-functions",
+    1 * GIB,
+    "Most bytes that a Python worker keeps of functions with a set-up (loaded models) that its task does not need, for later tasks; the least recently used go first. 0 keeps only those of the task at hand.",
+    check=at_least(0),
 )
-MAX_COLLECT_BYTES = _register(
-    Option(
-        "firesteel.max-collect-bytes",
-        parse_size,
-        1 * GIB,
-        "Most plain bytes that collect, to_arrow, to_pandas bring to the driver.",
-        check=at_least(1),
-    )
+MAX_COLLECT_BYTES = size(
+    "firesteel.max-collect-bytes",
+    1 * GIB,
+    "Most plain bytes that collect, to_arrow, to_pandas bring to the driver.",
+    check=at_least(1),
 )
-OFFLOAD_THRESHOLD = _register(
-    Option(
-        "firesteel.deployment.offload-threshold",
-        parse_size,
-        8 * MIB,
-        "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
-        check=at_least(1, "1 byte"),
-    )
+OFFLOAD_THRESHOLD = size(
+    "firesteel.deployment.offload-threshold",
+    8 * MIB,
+    "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
+    check=at_least(1, "1 byte"),
 )
-STANDING_TASKS = _register(
-    Option(
-        "firesteel.standing-tasks",
-        parse_bool,
-        True,
-        "Run small subtasks one after another in Spark tasks that stay for a moment (standing tasks), in the place of a Spark job for each step and a Spark task for each subtask. Not in jobs with speculative execution, nor in slot sharing groups with resources, nor on clusters that encrypt; with dynamic allocation only as many as there are slots.",
-    )
+STANDING_TASKS = switch(
+    "firesteel.standing-tasks",
+    True,
+    "Run small subtasks one after another in Spark tasks that stay for a moment (standing tasks), in the place of a Spark job for each step and a Spark task for each subtask. Not in jobs with speculative execution, nor in slot sharing groups with resources, nor on clusters that encrypt; with dynamic allocation only as many as there are slots.",
 )
-STANDING_TASKS_MAX_INPUT = _register(
-    Option(
-        "firesteel.standing-tasks.max-input",
-        parse_size,
-        4 * MIB,
-        "A step runs in standing tasks if none of its subtasks reads more plain bytes than this.",
-        check=at_least(0),
-    )
+STANDING_TASKS_MAX_INPUT = size(
+    "firesteel.standing-tasks.max-input",
+    4 * MIB,
+    "A step runs in standing tasks if none of its subtasks reads more plain bytes than this.",
+    check=at_least(0),
 )
-BLOB_CACHE_BYTES = _register(
-    Option(
-        "firesteel.executor.blob-cache-size",
-        parse_size,
-        256 * MIB,
-        "Most bytes of blobs that an executor keeps on its local disk; the least recently used go first.",
-        check=at_least(0),
-    )
+BLOB_CACHE_BYTES = size(
+    "firesteel.executor.blob-cache-size",
+    256 * MIB,
+    "Most bytes of blobs that an executor keeps on its local disk; the least recently used go first.",
+    check=at_least(0),
 )
-RELEASE_DURING_JOB_EXECUTION = _register(
-    Option(
-        "jobmanager.partition.release-during-job-execution",
-        parse_bool,
-        True,
-        "Delete what a step wrote as soon as the last subtask that reads it has finished. false keeps everything until the job has finished: a restart then repeats less, and the storage holds more.",
-    )
+RELEASE_DURING_JOB_EXECUTION = switch(
+    "jobmanager.partition.release-during-job-execution",
+    True,
+    "Delete what a step wrote as soon as the last subtask that reads it has finished. false keeps everything until the job has finished: a restart then repeats less, and the storage holds more.",
 )
-JOURNAL_DIR = _register(
-    Option[str | None](
-        "firesteel.journal.directory",
-        str,
-        None,
-        "Where journals are kept, one file per job. Unset: .firesteel/journal under the working directory.",
-        scope=Scope.BOTH,
-    )
+JOURNAL_DIR = text.of(Scope.BOTH)(
+    "firesteel.journal.directory",
+    None,
+    "Where journals are kept, one file per job. Unset: .firesteel/journal under the working directory.",
 )
-HEAVY_KEYS = _register(
-    Option(
-        "firesteel.journal.heavy-keys",
-        parse_bool,
-        True,
-        "Name the keys that have most of the bytes of an exchange by key (at least 1 %, and twice what each other subpartition has on average), with their shares, in the journal and in explain. The names are the values of the key's columns, the only ones that get there. false: no task reports a key.",
-    )
+HEAVY_KEYS = switch(
+    "firesteel.journal.heavy-keys",
+    True,
+    "Name the keys that have most of the bytes of an exchange by key (at least 1 %, and twice what each other subpartition has on average), with their shares, in the journal and in explain. The names are the values of the key's columns, the only ones that get there. false: no task reports a key.",
 )
-FAILED_ROWS = _register(
-    Option(
-        "firesteel.journal.failed-rows",
-        parse_bool,
-        True,
-        "Write down rows that a function could not do and their errors in the journal, where on_error lets the job go on: at most 20 of a step, of each at most 200 characters. false: they are counted only.",
-    )
+FAILED_ROWS = switch(
+    "firesteel.journal.failed-rows",
+    True,
+    "Write down rows that a function could not do and their errors in the journal, where on_error lets the job go on: at most 20 of a step, of each at most 200 characters. false: they are counted only.",
 )
-PROGRESS = _register(
-    Option(
-        "firesteel.progress",
-        parse_bool,
-        True,
-        "Show progress while a job runs (a live view on a terminal, plain lines elsewhere).",
-        scope=Scope.BOTH,
-    )
+PROGRESS = switch.of(Scope.BOTH)(
+    "firesteel.progress",
+    True,
+    "Show progress while a job runs (a live view on a terminal, plain lines elsewhere).",
 )
 
 DECIDER_OPTIONS: tuple[Option[Any], ...] = (
@@ -349,68 +230,47 @@ DECIDER_OPTIONS: tuple[Option[Any], ...] = (
     PARALLELISM_DEFAULT,
 )
 """The options that bound a decision about inputs of known sizes."""
-SQL_DATAFRAMES = _register(
-    Option(
-        "firesteel.sql.dataframes",
-        one_of("auto", "spark"),
-        "auto",
-        "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB, as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
-    )
+SQL_DATAFRAMES = one_of("auto", "spark")(
+    "firesteel.sql.dataframes",
+    "auto",
+    "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB, as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
 )
 _remove(
     "firesteel.sql.min-input-bytes",
     "Small queries run in the driver's process; firesteel.run.in-process says which.",
 )
-IN_PROCESS = _register(
-    Option(
-        "firesteel.run.in-process",
-        one_of("queries", "all", "never"),
-        "queries",
-        "The queries of accelerated sessions that run as one statement in the driver's process, with all its cores, in the place of stages on Spark. queries: small ones; all: of any size; never: none.",
-    )
+IN_PROCESS = one_of("queries", "all", "never")(
+    "firesteel.run.in-process",
+    "queries",
+    "The queries of accelerated sessions that run as one statement in the driver's process, with all its cores, in the place of stages on Spark. queries: small ones; all: of any size; never: none.",
 )
-IN_PROCESS_MAX_BYTES = _register(
-    Option[int | None](
-        "firesteel.run.in-process.max-bytes",
-        parse_size,
-        None,
-        "Most plain bytes that a query may read to run in the driver's process: of the columns that it reads, without the row groups that are left out. Unset: 16 GiB where the master is local, else 1 GiB.",
-        check=at_least(0),
-    )
+IN_PROCESS_MAX_BYTES = size(
+    "firesteel.run.in-process.max-bytes",
+    None,
+    "Most plain bytes that a query may read to run in the driver's process: of the columns that it reads, without the row groups that are left out. Unset: 16 GiB where the master is local, else 1 GiB.",
+    check=at_least(0),
 )
-IN_PROCESS_THREADS = _register(
-    Option(
-        "firesteel.run.in-process.threads",
-        parse_int,
-        0,
-        "Threads of the engine in the driver's process, for all its queries together. 0: as many as the process has cores.",
-        check=at_least(0),
-    )
+IN_PROCESS_THREADS = whole(
+    "firesteel.run.in-process.threads",
+    0,
+    "Threads of the engine in the driver's process, for all its queries together. 0: as many as the process has cores.",
+    check=at_least(0),
 )
-ENGINE_MEMORY = _register(
-    Option[int | None](
-        "firesteel.run.in-process.memory",
-        parse_size,
-        None,
-        "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of the memory of the machine or container, without the JVM's heap.",
-        check=at_least(32 * MIB, "32 MiB"),
-    )
+ENGINE_MEMORY = size(
+    "firesteel.run.in-process.memory",
+    None,
+    "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of the memory of the machine or container, without the JVM's heap.",
+    check=at_least(32 * MIB, "32 MiB"),
 )
-SQL_VERIFY = _register(
-    Option(
-        "firesteel.sql.verify",
-        parse_number,
-        0.0,
-        "The share of the queries that accelerate takes over which Spark computes, too, to compare the answers: 0 for none, 1 for all, 0.01 for one in a hundred. An answer that differs is an error.",
-        check=is_share,
-    )
+SQL_VERIFY = number(
+    "firesteel.sql.verify",
+    0.0,
+    "The share of the queries that accelerate takes over which Spark computes, too, to compare the answers: 0 for none, 1 for all, 0.01 for one in a hundred. An answer that differs is an error.",
+    check=is_share,
 )
-SQL_VERIFY_MAX_BYTES = _register(
-    Option(
-        "firesteel.sql.verify-max-bytes",
-        parse_size,
-        GIB,
-        "Most bytes that a query may read, by Spark's estimate, and that its answer may have, for firesteel.sql.verify to check it.",
-        check=at_least(0),
-    )
+SQL_VERIFY_MAX_BYTES = size(
+    "firesteel.sql.verify-max-bytes",
+    GIB,
+    "Most bytes that a query may read, by Spark's estimate, and that its answer may have, for firesteel.sql.verify to check it.",
+    check=at_least(0),
 )

@@ -5,15 +5,28 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from firesteel.errors import UsageError
-from firesteel.options.values import GIB, KIB, MIB, Option
+from firesteel.options.values import (
+    GIB,
+    KIB,
+    MIB,
+    Option,
+    Scope,
+    parse_bool,
+    parse_int,
+    parse_names,
+    parse_number,
+    parse_seconds,
+    parse_size,
+)
 
 T = TypeVar("T")
+Default = TypeVar("Default")
 
 _REGISTRY: dict[str, Option[Any]] = {}
 _NAMES: dict[str, Option[Any]] = {}
@@ -36,6 +49,52 @@ def register(option: Option[T]) -> Option[T]:
         _NAMES[key] = option
     _REGISTRY[option.key] = option
     return option
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """Makes options whose values ``parse`` reads, for jobs of this ``scope``."""
+
+    parse: Callable[[Any], T]
+    scope: Scope = Scope.BATCH
+
+    def of(self, scope: Scope) -> Kind[T]:
+        return Kind(self.parse, scope)
+
+    def __call__(
+        self,
+        key: str,
+        default: Default,
+        doc: str,
+        *,
+        aliases: tuple[str, ...] = (),
+        deprecated_keys: tuple[str, ...] = (),
+        check: Callable[[Any], str | None] = lambda _value: None,
+        streams_have: str = "",
+    ) -> Option[T | Default]:
+        """Registers a new option; its fields are those of ``Option``."""
+        return register(
+            Option[T | Default](
+                key, self.parse, default, doc, aliases, deprecated_keys, check, self.scope, streams_have
+            )
+        )
+
+
+switch, whole, number = Kind(parse_bool), Kind(parse_int), Kind(parse_number)
+size, seconds, text, names = Kind(parse_size), Kind(parse_seconds), Kind(str), Kind(parse_names)
+
+
+def one_of(*names: str, also: Mapping[str, str] | None = None) -> Kind[str]:
+    """One of these names, whatever its case; ``also``: other words (in lower case) for some of them."""
+    by_lower = {n.lower(): n for n in names} | dict(also or {})
+
+    def parse(value: Any) -> str:
+        try:
+            return by_lower[str(value).strip().lower()]
+        except KeyError:
+            raise ValueError(f"one of {', '.join(names)}") from None
+
+    return Kind(parse)
 
 
 def remove(key: str, instead: str) -> None:

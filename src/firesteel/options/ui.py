@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from firesteel.options.registry import register
-from firesteel.options.values import Option, Scope, parse_bool
+from firesteel.options.registry import Kind, switch, text
+from firesteel.options.values import Scope
 
 
 def parse_ports(value: Any) -> str:
@@ -25,39 +25,23 @@ def ports_of(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-UI_ENABLED = register(
-    Option(
-        "firesteel.ui.enabled",
-        parse_bool,
-        False,
-        "Whether the jobs and streams of this process are shown on a page, and over REST, while it runs (needs the extra ui). One line says where. firesteel run --ui sets it.",
-        scope=Scope.BOTH,
-    )
+UI_ENABLED = switch.of(Scope.BOTH)(
+    "firesteel.ui.enabled",
+    False,
+    "Whether the jobs and streams of this process are shown on a page, and over REST, while it runs (needs the extra ui). One line says where. firesteel run --ui sets it.",
 )
-BIND_ADDRESS = register(
-    Option(
-        "rest.bind-address",
-        str,
-        "127.0.0.1",
-        "The address that the page and REST are served at. At any but this machine's own (127.0.0.1, ::1, localhost), everything needs the token. 0.0.0.0: all of the machine's addresses.",
-        scope=Scope.BOTH,
-    )
+BIND_ADDRESS = text.of(Scope.BOTH)(
+    "rest.bind-address",
+    "127.0.0.1",
+    "The address that the page and REST are served at. At any but this machine's own (127.0.0.1, ::1, localhost), everything needs the token. 0.0.0.0: all of the machine's addresses.",
 )
-BIND_PORT = register(
-    Option(
-        "rest.bind-port",
-        parse_ports,
-        "8081-8180",
-        "The port of the page and REST, or a range of which the first free one is taken. 0: any that is free.",
-        scope=Scope.BOTH,
-    )
+BIND_PORT = Kind(parse_ports).of(Scope.BOTH)(
+    "rest.bind-port",
+    "8081-8180",
+    "The port of the page and REST, or a range of which the first free one is taken. 0: any that is free.",
 )
-UI_TOKEN_FILE = register(
-    Option[str | None](
-        "firesteel.ui.token-file",
-        str,
-        None,
-        "The file with the token that is needed to change anything over REST or on the page (cancel, stop, rescale), and at other addresses than this machine's own for everything. A file that is not there is made; one that others can read is refused. Unset: ui-token beside the journals.",
-        scope=Scope.BOTH,
-    )
+UI_TOKEN_FILE = text.of(Scope.BOTH)(
+    "firesteel.ui.token-file",
+    None,
+    "The file with the token that is needed to change anything over REST or on the page (cancel, stop, rescale), and at other addresses than this machine's own for everything. A file that is not there is made; one that others can read is refused. Unset: ui-token beside the journals.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -114,19 +114,6 @@ def parse_names(value: Any) -> tuple[str, ...]:
     if not all(part.isidentifier() for name in names for part in name.split(".")):
         raise ValueError("names of modules or functions with commas between them")
     return names
-
-
-def one_of(*names: str, also: Mapping[str, str] | None = None) -> Callable[[Any], str]:
-    """One of these names, whatever its case; ``also``: other words (in lower case) for some of them."""
-    by_lower = {n.lower(): n for n in names} | dict(also or {})
-
-    def parse(value: Any) -> str:
-        try:
-            return by_lower[str(value).strip().lower()]
-        except KeyError:
-            raise ValueError(f"one of {', '.join(names)}") from None
-
-    return parse
 
 
 class Scope(Enum):
