@@ -11,7 +11,7 @@ from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Folder
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.pages.routes import ROUTES
-from firesteel.ui.pages.source import Asked
+from firesteel.ui.pages.templates import Asked
 from firesteel.ui.views.structs import UnknownThing
 
 

@@ -52,7 +52,7 @@ def rescale_sentence(record: RescaleRecord) -> str:
     """``2 -> 8 partitions at checkpoint 17 (the slots changed from 8 to 32): completed, down 1.9 s, no row twice``."""
     text = f"{record.before} -> {_to(record)} partitions"
     text += f" at {record.trigger}" if record.trigger.startswith("checkpoint ") else _after(record.trigger)
-    text += f" ({_cause(record)}): {record.end or 'running'}"
+    text += f" ({cause_of(record)}): {record.end or 'running'}"
     if record.downtime is not None:
         text += f", down {format_seconds(record.downtime)}, {_twice(record)}"
     return f"{text}: {record.reason.rstrip('.')}" if record.reason else text
@@ -162,12 +162,13 @@ def _row(record: RescaleRecord, began: float) -> tuple[str, ...]:
 
 def _why(record: RescaleRecord) -> Iterator[str]:
     means = "" if record.desired else "; sufficient, though not all that is wanted" if record.sufficient else ""
-    yield f"{_cause(record)}{means}"
+    yield f"{cause_of(record)}{means}"
     if record.reason:
         yield f"{record.end}: {record.reason.rstrip('.')}"
 
 
-def _cause(record: RescaleRecord) -> str:
+def cause_of(record: RescaleRecord) -> str:
+    """In words."""
     if record.what:
         return record.what.rstrip(".")
     return TriggerCause[record.cause].value if record.cause in TriggerCause.__members__ else record.cause

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.extras import missing
@@ -18,40 +18,21 @@ if TYPE_CHECKING:
     from firesteel.ui.server.beside import Beside
 
 
-class ProcessUi(Protocol):
-    """The page, as jobs and streams tell it of themselves."""
-
-    @property
-    def url(self) -> str | None:
-        """None: there is no page."""
-        ...
-
-    def instrument(self) -> Instrument:
-        """Takes a job's or stream's records from now on."""
-        ...
-
-    def began(self, instrument: Instrument, begun: Begun) -> None:
-        """``instrument``: the one that its records go to. Never raises."""
-        ...
-
-
-class _NoInstrument:
-    def record(self, record: JournalRecord) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 class NoUi:
-    """Stands for a page that nobody wants, or that cannot be had."""
+    """Stands for a page that nobody wants, or that cannot be had, and for its instruments."""
 
     url = None
 
     def instrument(self) -> Instrument:
-        return _NoInstrument()
+        return self
 
     def began(self, instrument: Instrument, begun: Begun) -> None:
+        pass
+
+    def record(self, record: JournalRecord) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
 
@@ -61,7 +42,7 @@ _begun: list[Beside] = []
 """The one of this process, from its first job that wanted one to the process' end."""
 
 
-def ui_of(options: Options) -> ProcessUi:
+def ui_of(options: Options) -> Beside | NoUi:
     """The page of this process, which begins now if it has not yet and the options want it.
 
     Raises UsageError where the extra is missing, and for a token file that cannot be used. Where it cannot be served otherwise, a

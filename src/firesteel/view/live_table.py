@@ -175,10 +175,10 @@ def _cells(watched: Watched, vertex: VertexHistory, state: str) -> Cells:
         "done": done,
         "rows": format_count(rows) if rows else "",
         "bytes": format_bytes(written) if written else "",
-        "left": "" if left is None else f"~{_coarse(left)}",
+        "left": "" if left is None else f"~{coarse(left)}",
     }
 
 
-def _coarse(seconds: float) -> str:
+def coarse(seconds: float) -> str:
     """No more exact than it is known."""
     return "1 s" if seconds < 1 else format_seconds(round(seconds) if seconds < 60 else round(seconds / 10) * 10)

@@ -23,7 +23,7 @@ def status_text(status: StreamStatus) -> str:
 
 def status_line(status: StreamStatus) -> str:
     """One line, for a log: ``Executing, Idling; 8 partitions; 132 batches; 1,000 rows/s``."""
-    parts = [_where(status), _parallelism(status), _batches(status), f"{_rate(status.input_rate)} in"]
+    parts = [_where(status), _parallelism(status), _batches(status), f"{rate(status.input_rate)} in"]
     return "; ".join([*parts, *([f"waits for {status.waits_for.rstrip('.')}"] if status.waits_for else [])])
 
 
@@ -61,7 +61,7 @@ def status_facts(status: StreamStatus) -> Iterator[tuple[str, str]]:
     yield "batches", _batches(status)
     if status.batches:
         waiting = "" if status.backlog is None else f"; {format_count(status.backlog)} wait to be read"
-        yield "rate", f"{_rate(status.input_rate)} in, {_rate(status.processed_rate)} processed{waiting}"
+        yield "rate", f"{rate(status.input_rate)} in, {rate(status.processed_rate)} processed{waiting}"
     if status.state_rows or status.state_bytes:
         yield "state", f"{plural(status.state_rows, 'row')}, {format_bytes(status.state_bytes)}"
     last = f"; the last: {rescale_sentence(status.last_rescale)}" if status.last_rescale else ""
@@ -82,5 +82,5 @@ def _batches(status: StreamStatus) -> str:
     return f"{format_count(status.batches)} committed{last}; run {status.run}"
 
 
-def _rate(rows: float) -> str:
+def rate(rows: float) -> str:
     return f"{format_count(round(rows))} rows/s" if rows >= 10 or rows == int(rows) else f"{rows:.1f} rows/s"

@@ -9,7 +9,7 @@ from firesteel.cli.bundle import write_bundle
 
 CODE = """
 import firesteel.ui.pages.routes as routes
-from firesteel.ui.pages.source import Asked
+from firesteel.ui.pages.templates import Asked
 assert ".zip" in routes.__file__, routes.__file__
 assert all(routes.file(name) for name in routes.FILES)
 print(routes.error_page(Asked(), 404, "There is no such page."))

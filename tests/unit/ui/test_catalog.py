@@ -68,12 +68,12 @@ def test_lines_are_those_of_the_history_command(tmp_path):
     (tmp_path / "broken.jsonl").write_text("nothing\n")
     lines = Index(Folder(tmp_path)).lines()
     for one in listed([*paths, tmp_path / "broken.jsonl"]):
-        line = lines[one.path.name]
+        line = lines[one.path.name].summary
         for name in (
-            *("kind", "job_id", "name", "status", "seconds", "vertices", "subtasks", "rows_in", "rows_out", "restarts", "failures", "cause"),
+            *("kind", "name", "status", "seconds", "vertices", "subtasks", "rows_in", "rows_out", "restarts", "failures", "cause"),
         ):  # fmt: skip
             assert getattr(line, name) == getattr(one, name), (one.path.name, name)
-        assert line.began == pytest.approx(one.began, abs=1e-3)
+        assert line.id == one.job_id and line.began == pytest.approx(one.began, abs=1e-3)
 
 
 def test_only_what_has_changed_is_read_again(tmp_path):
@@ -116,9 +116,9 @@ def test_the_index_is_kept_and_mended(tmp_path):
 def test_of_what_did_not_end_it_is_asked_anew_whether_it_runs(tmp_path):
     index = Index(Folder(tmp_path))
     grown = ui_journals.growing(tmp_path, "a", journal_samples.word_count(), 5)
-    assert index.lines()["a.jsonl"].status == "running"
+    assert index.lines()["a.jsonl"].summary.status == "running"
     grown.close()
-    assert index.lines()["a.jsonl"].status == "broken off"
+    assert index.lines()["a.jsonl"].summary.status == "broken off"
 
 
 def test_a_place_that_is_gone_says_so_and_its_list_stays(tmp_path):
@@ -130,7 +130,7 @@ def test_a_place_that_is_gone_says_so_and_its_list_stays(tmp_path):
     folder.rename(tmp_path / "elsewhere")
     assert set(index.lines()) == {"a.jsonl"} and index.problem
     catalog = Catalog([index])
-    with pytest.raises(UnknownThing), catalog.reading(catalog.all()[0].id):
+    with pytest.raises(UnknownThing), catalog.reading(catalog.all()[0].summary.id):
         pass
 
 
@@ -166,7 +166,7 @@ def test_a_file_is_shown_if_it_is_a_journal_whatever_it_is_called_and_refused_el
     new.touch()
     assert [set(place_of(str(each)).look()) for each in (renamed, link, new)] == [{"b.txt"}, {"a.jsonl"}, {"new.jsonl"}]
     (line,) = Index(place_of(str(renamed))).lines().values()
-    assert line.status == "finished"
+    assert line.summary.status == "finished"
     for name, content in {
         "notes.txt": b"Dear diary,\n",
         "notes.jsonl": b'{"type":"note"}\n',
@@ -187,7 +187,7 @@ def test_a_location_that_is_far_away_is_read_through_arrow(tmp_path):
     write(tmp_path, "mirrors", journal_samples.mirrored())
     (tmp_path / "other.txt").write_text("x")
     catalog = Catalog([Index(Far(pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "", "far://bucket/"))])
-    assert {known.id for known in catalog.all()} == {"a", "mirrors"}
+    assert {known.summary.id for known in catalog.all()} == {"a", "mirrors"}
     with catalog.reading("mirrors") as (summary, fold):
         assert isinstance(fold, JobFold)
         assert (summary.place, summary.journal, summary.status) == ("far://bucket/", "mirrors.jsonl", "unfinished")
@@ -342,7 +342,7 @@ def test_a_job_of_this_process_is_seen_before_its_journal_is_written(tmp_path):
             assert (summary.status, summary.failures, fold.version) == ("finished", 1, len(records))
         runs.sweep()
     assert catalog.handler("3f2a91c0") is None
-    assert catalog.all()[0].line.status == "finished"
+    assert catalog.all()[0].summary.status == "finished"
 
 
 def test_what_nobody_looked_at_for_long_is_told_as_what_was_followed(tmp_path):
@@ -424,10 +424,10 @@ def test_a_job_that_nobody_keeps_up_with_is_told_by_its_journal(tmp_path, monkey
     catalog = Catalog(own=runs)
     with catalog.reading("3f2a91c0") as (summary, fold):
         assert summary.status == "finished" and fold.version == len(records)
-    assert catalog.all()[0].line.status == "running"  # nobody has looked
+    assert catalog.all()[0].summary.status == "running"  # nobody has looked
     tap.close()
     runs.sweep()
-    assert catalog.all()[0].line.status == "finished"
+    assert catalog.all()[0].summary.status == "finished"
 
 
 def test_many_read_while_a_job_tells(tmp_path):

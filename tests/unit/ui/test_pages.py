@@ -16,7 +16,7 @@ from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRe
 from firesteel.scheduler.streaming.records import RescaleRecord
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.pages.routes import FILES, ROUTES, error_page, file
-from firesteel.ui.pages.source import Asked
+from firesteel.ui.pages.templates import Asked
 from firesteel.ui.views.structs import UnknownThing
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

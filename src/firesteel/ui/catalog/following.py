@@ -6,9 +6,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import Reader, masked
@@ -27,36 +26,11 @@ MOST_WAITING = 1 << 18
 """Records that wait to be folded; a job that has more is told of by its journal alone from then on."""
 
 
-class Feed(Protocol):
-    """A source of records."""
-
-    @property
-    def fresh_seconds(self) -> float:
-        """For so long what was taken in stays fresh."""
-        ...
-
-    @property
-    def zero(self) -> float:
-        """Value of ``time.monotonic`` at time 0 of the records, at the latest; inf: not known better than from when they are read."""
-        ...
-
-    def news(self) -> Iterable[JournalRecord]:
-        """Returns those that are new. Raises UsageError, OSError."""
-        ...
-
-    def runs(self) -> bool:
-        """More may come."""
-        ...
-
-    def restarted(self) -> bool:
-        """Returns True if earlier records are not there any more: the fold begins anew."""
-        ...
-
-
 class FileFeed:
-    """A journal's file, from the beginning, then what is appended."""
+    """A journal's file, from the beginning, then what is appended. Raises UsageError, OSError."""
 
     zero = math.inf
+    """Value of ``time.monotonic`` at time 0 of the records, at the latest; inf: not known better than from when they are read."""
 
     def __init__(self, place: Place, name: str) -> None:
         self._place = place
@@ -67,10 +41,11 @@ class FileFeed:
 
     @property
     def fresh_seconds(self) -> float:
+        """For so long what was taken in stays fresh."""
         return FRESH_SECONDS if self._place.is_near else FAR_SECONDS
 
     def restarted(self) -> bool:
-        """The file has become shorter, so it is another one."""
+        """The file has become shorter, so it is another one: the fold begins again."""
         if self._offset:
             with self._place.open(self._name) as file:
                 file.seek(0, 2)
@@ -80,6 +55,7 @@ class FileFeed:
         return False
 
     def news(self) -> Iterator[JournalRecord]:
+        """Yields the records that are new."""
         with self._place.open(self._name) as file:
             file.seek(self._offset)
             while chunk := file.read(CHUNK):
@@ -87,6 +63,7 @@ class FileFeed:
                 yield from self._reader.feed(chunk)
 
     def runs(self) -> bool:
+        """More may come."""
         return self._place.is_held(self._name) is not False
 
 
@@ -140,7 +117,7 @@ class Tap:
 class Following:
     """The fold of one job, brought up to date when somebody looks. One that cannot be read stays so."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: FileFeed | Tap) -> None:
         self._feed = feed
         self._lock = threading.Lock()
         self._fold: Fold = JobFold(runs=True)

@@ -5,30 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from firesteel.control.client import StreamClient
 from firesteel.control.messages import Call, Request
 from firesteel.control.names import StreamEntry, known_streams
+from firesteel.control.server import StreamHandler
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.records import StreamStatus
-
-
-class Handler(Protocol):
-    """Raises UsageError for what cannot be asked of it."""
-
-    def status(self) -> StreamStatus | None:
-        """None: it is no stream."""
-        ...
-
-    def cancel(self) -> None: ...
-
-    def stop(self) -> None:
-        """Lets the running batch commit, and stops."""
-        ...
-
-    def rescale(self, parallelism: int | None) -> None: ...
-    def update_requirements(self, lower: int | None, upper: int | None) -> None: ...
 
 
 class JobHandler:
@@ -79,6 +63,10 @@ class SocketHandler:
     def _call(self, request: Request) -> StreamStatus:
         with StreamClient(self._entry) as client:
             return client.call(request, seconds=5.0)
+
+
+Handler = JobHandler | SocketHandler | StreamHandler
+"""Raises UsageError for what cannot be asked of it."""
 
 
 def handler_of_stream(journal: str) -> SocketHandler | None:

@@ -16,11 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED, began_in_name, damaged, listed_of
 from firesteel.ui.catalog.places import Place, Stamp
+from firesteel.ui.views.structs import JobSummary
 
-FORMAT = 2
+FORMAT = 3
 LOOK_SECONDS = 1.0
 """A place is looked at no more often ..."""
 FAR_LOOK_SECONDS = 15.0
@@ -36,23 +38,10 @@ _OPEN = (RUNNING, BROKEN_OFF, UNFINISHED)
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
-    """One journal in the list; fields as in ``journal.listing.Listed``."""
+    """One journal in the list, and by what its file is told from one that has changed."""
 
-    size: int
-    mtime_ns: int
-    kind: str
-    job_id: str
-    name: str
-    status: str
-    began: float
-    seconds: float | None
-    vertices: int | None
-    subtasks: int | None
-    rows_in: int | None
-    rows_out: int | None
-    restarts: int | None
-    failures: int | None
-    cause: str
+    stamp: Stamp
+    summary: JobSummary
 
 
 class _Kept(msgspec.Struct, array_like=True):
@@ -103,20 +92,20 @@ class Index:
                 self._keep(self._lines)
 
     def _mended(self, known: Mapping[str, Line], there: Mapping[str, Stamp]) -> dict[str, Line]:
-        changed = [name for name, stamp in there.items() if not _fits(known.get(name), stamp)]
+        changed = [name for name, stamp in there.items() if name not in known or known[name].stamp != stamp]
         lines = {name: known[name] for name in there if name in known}
         lines.update(self._read(changed, there))
         self._new += len(changed) + len(known.keys() - there.keys())
         for name, line in lines.items():
-            if line.status in _OPEN and name not in changed:
+            if line.summary.status in _OPEN and name not in changed:
                 lines[name] = self._as_it_is(name, line)
         return lines
 
     def _as_it_is(self, name: str, line: Line) -> Line:
-        held = self.place.is_held(name)
+        held, summary = self.place.is_held(name), line.summary
         status = UNFINISHED if held is None else RUNNING if held else BROKEN_OFF
-        seconds = max(0.0, time.time() - line.began) if held else line.seconds
-        return msgspec.structs.replace(line, status=status, seconds=seconds)
+        seconds = max(0.0, time.time() - summary.began) if held else summary.seconds
+        return Line(line.stamp, replace(summary, status=status, seconds=seconds, is_live=bool(held)))
 
     def _read(self, names: Iterable[str], there: Mapping[str, Stamp]) -> dict[str, Line]:
         names = list(names)
@@ -137,23 +126,8 @@ class Index:
                 found = listed_of(file, path, began, lambda: self.place.is_held(name))
         except OSError as error:
             found = damaged(path, began, error.strerror or str(error))
-        return Line(
-            size=stamp.size,
-            mtime_ns=stamp.mtime_ns,
-            kind=found.kind,
-            job_id=found.job_id,
-            name=found.name,
-            status=found.status,
-            began=found.began,
-            seconds=found.seconds,
-            vertices=found.vertices,
-            subtasks=found.subtasks,
-            rows_in=found.rows_in,
-            rows_out=found.rows_out,
-            restarts=found.restarts,
-            failures=found.failures,
-            cause=found.cause[:LONGEST_CAUSE],
-        )
+        more = {"cause": found.cause[:LONGEST_CAUSE], "is_live": found.status == RUNNING}
+        return Line(stamp, JobSummary.of(found, id=found.job_id, place=self.place.name, journal=name, **more))
 
     def _remembered(self) -> dict[str, Line]:
         """Of an earlier run; empty where there is none, or it is not ours."""
@@ -179,10 +153,6 @@ class Index:
             with open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(written)
             draft.replace(self._file)
-
-
-def _fits(line: Line | None, stamp: Stamp) -> bool:
-    return line is not None and (line.size, line.mtime_ns) == stamp
 
 
 def _digest(name: str) -> str:

@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
+from msgspec import structs
+
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.journal.listing import DAMAGED, RUNNING, STATUSES, UNFINISHED
 from firesteel.ui.catalog.following import FileFeed, Following
 from firesteel.ui.catalog.handlers import Handler, handler_of_stream
-from firesteel.ui.catalog.index import Index, Line
+from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.places import Place
 from firesteel.ui.catalog.runs import OwnRun, OwnRuns
 from firesteel.ui.catalog.summaries import with_fold
 from firesteel.ui.folds.fold import Fold
-from firesteel.ui.views.paging import paged
-from firesteel.ui.views.structs import MOST_ITEMS, JobSummary, Page, UnknownThing
+from firesteel.ui.views.structs import MOST_ITEMS, JobSummary, Page, UnknownThing, page
 
 LISTED_SECONDS = 0.25
 """A list of journals is made no more often."""
@@ -36,35 +37,11 @@ LIVE = (RUNNING, UNFINISHED)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One of the list. ``run``: of this process; else its journal is ``file`` of ``place``."""
+    """One of the list. ``run``: of this process; else its journal is in ``place``."""
 
-    id: str
-    line: Line
+    summary: JobSummary
     place: Place | None
-    file: str
     run: OwnRun | None = None
-
-    @property
-    def summary(self) -> JobSummary:
-        line = self.line
-        return JobSummary(
-            id=self.id,
-            kind=line.kind,
-            name=line.name,
-            status=line.status,
-            began=line.began,
-            seconds=line.seconds,
-            vertices=line.vertices,
-            subtasks=line.subtasks,
-            rows_in=line.rows_in,
-            rows_out=line.rows_out,
-            failures=line.failures,
-            restarts=line.restarts,
-            cause=line.cause,
-            place="" if self.place is None else self.place.name,
-            journal=self.file,
-            is_live=line.status == RUNNING,
-        )
 
 
 class Catalog:
@@ -93,24 +70,23 @@ class Catalog:
         return known
 
     def _list(self, runs: Sequence[OwnRun]) -> list[Known]:
-        found: list[tuple[Line, Place | None, str, OwnRun | None]] = [(run.line(), None, run.file, run) for run in runs]
+        found = [Known(run.summary(), None, run) for run in runs]
         for index in self._indexes:
-            found += [(line, index.place, name, None) for name, line in index.lines().items()]
-        found.sort(key=lambda each: (-each[0].began, each[2]))
+            found += [Known(line.summary, index.place) for line in index.lines().values()]
+        found.sort(key=lambda each: (-each.summary.began, each.summary.journal))
         taken: set[str] = set()
-        known: list[Known] = []
-        for line, place, name, run in found:
-            id = line.job_id
+        for number, each in enumerate(found):
+            id = each.summary.id
             if id in taken or not _FIT.fullmatch(id):
-                where = "" if place is None else place.name
-                id = sha256(f"{where}\0{name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+                file = f"{each.summary.place}\0{each.summary.journal}"
+                id = sha256(file.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+                found[number] = Known(structs.replace(each.summary, id=id), each.place, each.run)
             taken.add(id)
-            known.append(Known(id, line, place, name, run))
-        return known
+        return found
 
     def known(self, id: str) -> Known:
         """Raises UnknownThing."""
-        found = next((each for each in self.all() if each.id == id), None)
+        found = next((each for each in self.all() if each.summary.id == id), None)
         if found is None:
             raise UnknownThing("There is no such job.", hint="Its journal may have been removed; see the list of all.")
         return found
@@ -136,13 +112,13 @@ class Catalog:
         if not there and self.problems:
             raise FiresteelError(" ".join(self.problems))
         chosen = [
-            each
+            each.summary
             for each in there
-            if (not status or each.line.status == status)
-            and (not kind or each.line.kind == kind)
-            and (wanted in each.line.name.casefold() or wanted in each.id.casefold())
+            if status in ("", each.summary.status)
+            and kind in ("", each.summary.kind)
+            and (wanted in each.summary.name.casefold() or wanted in each.summary.id.casefold())
         ]
-        return paged(_sorted(chosen, sort or "-began"), offset, limit).map(lambda each: each.summary)
+        return page(_sorted(chosen, sort or "-began"), lambda each: each, offset, limit)
 
     @contextmanager
     def reading(self, id: str) -> Generator[tuple[JobSummary, Fold]]:
@@ -151,7 +127,8 @@ class Catalog:
         known = self.known(id)
         try:
             with self._followed(known).reading() as fold:
-                yield self._up_to_date(known, fold), fold
+                is_damaged = known.summary.status == DAMAGED  # the fold knows all else better
+                yield known.summary if is_damaged else with_fold(known.summary, fold), fold
         except FileNotFoundError:
             raise UnknownThing(f"The journal of '{id}' is gone.") from None
         except OSError as error:
@@ -160,12 +137,13 @@ class Catalog:
     def _followed(self, known: Known) -> Following:
         if known.run is not None and (followed := known.run.following()) is not None:
             return followed
-        place = known.place if known.place is not None else known.run.place if known.run is not None else None
+        place = known.place or (known.run and known.run.place)
         if place is None:
-            raise UnknownThing(f"There is no journal of '{known.id}'.")
-        key = (place.name, known.file)
+            raise UnknownThing(f"There is no journal of '{known.summary.id}'.")
+        file = known.summary.journal
+        key = (place.name, file)
         with self._lock:
-            followed = self._following.get(key) or Following(FileFeed(place, known.file))
+            followed = self._following.get(key) or Following(FileFeed(place, file))
             self._following[key] = followed
             self._following.move_to_end(key)
             while len(self._following) > MOST_FOLDS or (
@@ -173,13 +151,6 @@ class Catalog:
             ):
                 self._following.popitem(last=False)
         return followed
-
-    def _up_to_date(self, known: Known, fold: Fold) -> JobSummary:
-        """The list's line with what the fold knows better."""
-        summary = known.summary
-        if summary.status == DAMAGED:
-            return summary
-        return with_fold(summary, fold)
 
     def spark_url(self, id: str) -> str:
         """Spark's own page, of a job or stream of this process; empty: there is none."""
@@ -196,12 +167,13 @@ class Catalog:
         known = self.known(id)
         if known.run is not None:
             return known.run.handler()
-        if known.line.kind == "stream" and known.line.status in LIVE and known.place is not None:
-            return handler_of_stream(known.place.path(known.file))
+        summary = known.summary
+        if summary.kind == "stream" and summary.status in LIVE and known.place is not None:
+            return handler_of_stream(known.place.path(summary.journal))
         return None
 
 
-def _sorted(known: list[Known], sort: str) -> list[Known]:
+def _sorted(known: list[JobSummary], sort: str) -> list[JobSummary]:
     """By a field. Those for which it is not known come last; equal ones stay in their order."""
     name = sort.removeprefix("-")
     if name not in JobSummary.__struct_fields__:
@@ -209,10 +181,9 @@ def _sorted(known: list[Known], sort: str) -> list[Known]:
         raise UsageError(f"Jobs cannot be sorted by '{name}'.", hint=f"There are: {fields}.")
     if name == "began":
         return known if sort.startswith("-") else known[::-1]
-    keys = {each.id: getattr(each.summary, name) for each in known}
-    there = [each for each in known if keys[each.id] is not None]
-    there.sort(key=lambda each: _comparable(keys[each.id]), reverse=sort.startswith("-"))
-    return [*there, *(each for each in known if keys[each.id] is None)]
+    there = [each for each in known if getattr(each, name) is not None]
+    there.sort(key=lambda each: _comparable(getattr(each, name)), reverse=sort.startswith("-"))
+    return [*there, *(each for each in known if getattr(each, name) is None)]
 
 
 def _comparable(value: str | float | int | bool) -> str | float | int:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import begins_like_a_journal
@@ -27,33 +27,11 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
 
-class Place(Protocol):
-    name: str
-    """As it was given."""
-    is_near: bool
-    """A look at a file takes microseconds."""
-
-    def look(self) -> Mapping[str, Stamp]:
-        """Journals by the names of their files. Raises OSError."""
-        ...
-
-    def open(self, name: str) -> AbstractContextManager[Readable]:
-        """One that was seen. Raises OSError, FileNotFoundError among them."""
-        ...
-
-    def is_held(self, name: str) -> bool | None:
-        """Is somebody writing it? None: it cannot be known."""
-        ...
-
-    def path(self, name: str) -> str:
-        """As a user would write it."""
-        ...
-
-
 class Folder:
     """A folder of this machine. ``only``: the name of the one journal in it that is meant."""
 
     is_near = True
+    """A look at a file takes microseconds."""
 
     def __init__(self, folder: Path, name: str = "", only: str = "") -> None:
         self.name = os.fsencode(name or str(folder)).decode("utf-8", "backslashreplace")
@@ -61,6 +39,7 @@ class Folder:
         self._only = only
 
     def look(self) -> Mapping[str, Stamp]:
+        """Returns journals by the names of their files. Raises OSError."""
         found: dict[str, Stamp] = {}
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -74,6 +53,7 @@ class Folder:
         return found
 
     def open(self, name: str) -> AbstractContextManager[Readable]:
+        """Opens a file that was seen. Raises OSError, FileNotFoundError among them."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(self._folder / _bare(name), flags)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -82,9 +62,11 @@ class Folder:
         return os.fdopen(descriptor, "rb")
 
     def is_held(self, name: str) -> bool | None:
+        """Returns whether somebody writes it; None: it cannot be known."""
         return is_held(self._folder / _bare(name))
 
     def path(self, name: str) -> str:
+        """As a user would write it."""
         return str(self._folder / name)
 
 
@@ -117,6 +99,9 @@ class Far:
 
     def path(self, name: str) -> str:
         return f"{self.name.rstrip('/')}/{name}"
+
+
+Place = Folder | Far
 
 
 def _bare(name: str) -> str:

@@ -13,7 +13,6 @@ from firesteel.journal.listing import RUNNING
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import FileFeed, Following, Tap
 from firesteel.ui.catalog.handlers import Handler, JobHandler
-from firesteel.ui.catalog.index import Line
 from firesteel.ui.catalog.places import Folder, Place
 from firesteel.ui.catalog.summaries import with_fold
 from firesteel.ui.views.structs import JobSummary
@@ -27,7 +26,9 @@ class OwnRun:
 
     def __init__(self, begun: Begun, tap: Tap, at: float) -> None:
         kind = "job" if begun.stream is None else "stream"
-        self._beginning = JobSummary(id=begun.id, kind=kind, name=begun.name, status=RUNNING, began=at)
+        self._beginning = JobSummary(
+            id=begun.id, kind=kind, name=begun.name, status=RUNNING, began=at, journal=begun.journal.name, is_live=True
+        )
         self._last = self._beginning
         self._tap = tap
         self._spark_url, self._stage_url = begun.spark_url, begun.stage_url
@@ -55,12 +56,12 @@ class OwnRun:
     def handler(self) -> Handler | None:
         return self._handler if self._tap.is_open else None
 
-    def line(self) -> Line:
+    def summary(self) -> JobSummary:
         """As it is now; as it was told last, where its records do not tell it any more."""
         followed = self.following()
         if followed is not None:
             self._look(followed)
-        return line_of(self._last)
+        return self._last
 
     def _look(self, followed: Following) -> None:
         with suppress(UsageError, OSError), followed.reading() as fold:
@@ -86,26 +87,6 @@ def _asked(question: Callable[[], str | None]) -> str:
     with suppress(Exception):
         return question() or ""
     return ""
-
-
-def line_of(summary: JobSummary) -> Line:
-    return Line(
-        size=0,
-        mtime_ns=0,
-        kind=summary.kind,
-        job_id=summary.id,
-        name=summary.name,
-        status=summary.status,
-        began=summary.began,
-        seconds=summary.seconds,
-        vertices=summary.vertices,
-        subtasks=summary.subtasks,
-        rows_in=summary.rows_in,
-        rows_out=summary.rows_out,
-        restarts=summary.restarts,
-        failures=summary.failures,
-        cause=summary.cause,
-    )
 
 
 @dataclass(slots=True)

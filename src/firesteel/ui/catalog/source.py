@@ -15,16 +15,22 @@ from firesteel.ui.catalog.handlers import Handler
 from firesteel.ui.catalog.jobs import LIVE, Catalog
 from firesteel.ui.folds.fold import Fold, JobFold, StreamFold
 from firesteel.ui.views.compare import comparison
-from firesteel.ui.views.comparing import Comparison, WhatIf
-from firesteel.ui.views.decisions import decisions_page
-from firesteel.ui.views.jobs import edges, failures_page, job_pulse, job_view, vertex_summaries
-from firesteel.ui.views.options import options_of
-from firesteel.ui.views.paging import page
-from firesteel.ui.views.rest import AttemptRow, Pulse, Requirements, SubtaskAttempts
+from firesteel.ui.views.jobs import (
+    decisions_page,
+    edges,
+    failures_page,
+    job_pulse,
+    job_view,
+    options_of,
+    vertex_summaries,
+    vertex_view,
+)
 from firesteel.ui.views.slots import nodes_page, slots_over_time
 from firesteel.ui.views.streams import rescales_page, script_view, stream_pulse, stream_view
 from firesteel.ui.views.structs import (
     Attempt,
+    AttemptRow,
+    Comparison,
     Decision,
     Failure,
     Job,
@@ -32,20 +38,27 @@ from firesteel.ui.views.structs import (
     NodeUse,
     Option,
     Page,
+    Pulse,
+    Requirements,
     Rescale,
     Script,
     SlotUse,
     Stream,
     Subtask,
+    SubtaskAttempts,
     Timeline,
     UnknownThing,
     Vertex,
     VertexSummary,
+    WhatIf,
+    page,
 )
 from firesteel.ui.views.subtasks import Subtasks, attempts_of, attempts_page
 from firesteel.ui.views.timeline import timeline
-from firesteel.ui.views.vertices import vertex_view
 from firesteel.ui.views.what_if import what_if_view
+
+USUAL_ITEMS = 100
+"""Of a page of a list, where nobody says how many."""
 
 
 class Conflict(UsageError):
@@ -60,7 +73,16 @@ class Source:
 
     # --- reading ---
 
-    def jobs(self, *, text: str, status: str, kind: str, sort: str, offset: int, limit: int) -> Page[JobSummary]:
+    def jobs(
+        self,
+        *,
+        text: str = "",
+        status: str = "",
+        kind: str = "",
+        sort: str = "-began",
+        offset: int = 0,
+        limit: int = USUAL_ITEMS,
+    ) -> Page[JobSummary]:
         return self._catalog.jobs(text=text, status=status, kind=kind, sort=sort, offset=offset, limit=limit)
 
     def job(self, id: str) -> Job | Stream | Script:
@@ -77,9 +99,9 @@ class Source:
                 case _:
                     return script_view(fold, summary)
 
-    def vertices(self, id: str, *, offset: int, limit: int) -> Page[VertexSummary]:
+    def vertices(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[VertexSummary]:
         with self._job(id) as (_, fold):
-            return page(vertex_summaries(fold), offset, limit)
+            return page(vertex_summaries(fold), lambda each: each, offset, limit)
 
     def vertex(self, id: str, vertex: int) -> Vertex:
         spark_url, stage_url = self._catalog.spark_url(id), self._catalog.stage_url(id, vertex)
@@ -88,7 +110,7 @@ class Source:
             return replace(view, spark_url=spark_url, stage_url=stage_url)
 
     def subtasks(
-        self, id: str, vertex: int, *, state: str = "", sort: str = "index", offset: int, limit: int
+        self, id: str, vertex: int, *, state: str = "", sort: str = "index", offset: int = 0, limit: int = USUAL_ITEMS
     ) -> Page[Subtask]:
         with self._job(id) as (_, fold):
             _vertex(fold, vertex)
@@ -109,12 +131,16 @@ class Source:
             raise UnknownThing(f"Subtask {subtask} of vertex {vertex} has no attempt {attempt}.")
         return found
 
-    def all_attempts(self, id: str, *, vertex: int | None, offset: int, limit: int) -> Page[AttemptRow]:
+    def all_attempts(
+        self, id: str, *, vertex: int | None = None, offset: int = 0, limit: int = USUAL_ITEMS
+    ) -> Page[AttemptRow]:
         with self._job(id) as (_, fold):
             chosen = sorted(fold.executions) if vertex is None else [_vertex(fold, vertex).id]
             return attempts_page(fold, chosen, offset, limit)
 
-    def timeline(self, id: str, *, vertex: int | None, begin: float | None, end: float | None) -> Timeline:
+    def timeline(
+        self, id: str, *, vertex: int | None = None, begin: float | None = None, end: float | None = None
+    ) -> Timeline:
         with self._job(id) as (_, fold):
             if vertex is not None:
                 _vertex(fold, vertex)
@@ -124,42 +150,43 @@ class Source:
         with self._job(id) as (_, fold):
             return slots_over_time(fold)
 
-    def nodes(self, id: str, *, offset: int, limit: int) -> Page[NodeUse]:
+    def nodes(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[NodeUse]:
         with self._job(id) as (_, fold):
             return nodes_page(fold, offset=offset, limit=limit)
 
     def decisions(
-        self, id: str, *, what: str = "", vertex: int | None = None, offset: int, limit: int
+        self, id: str, *, what: str = "", vertex: int | None = None, offset: int = 0, limit: int = USUAL_ITEMS
     ) -> Page[Decision]:
         with self._job(id) as (_, fold):
             return decisions_page(fold, what=what, vertex=vertex, offset=offset, limit=limit)
 
-    def failures(self, id: str, *, offset: int, limit: int) -> Page[Failure]:
+    def failures(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[Failure]:
         with self._job(id) as (_, fold):
             return failures_page(fold, offset=offset, limit=limit)
 
-    def rescales(self, id: str, *, offset: int, limit: int) -> Page[Rescale]:
+    def rescales(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[Rescale]:
         with self._stream(id) as fold:
             return rescales_page(fold, offset=offset, limit=limit)
 
-    def options(self, id: str, *, offset: int, limit: int) -> Page[Option]:
+    def options(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[Option]:
         with self._catalog.reading(id) as (_, fold):
             plan = (
                 fold.history.plan if isinstance(fold, JobFold) else fold.plan if isinstance(fold, StreamFold) else None
             )
-            return page(options_of(plan.options, plan.origins) if plan is not None else [], offset, limit)
+            return page(options_of(plan.options, plan.origins) if plan else [], lambda each: each, offset, limit)
 
     def what_if(self, id: str, values: Mapping[str, str]) -> WhatIf:
         with self._job(id) as (summary, fold):
             return what_if_view(fold, summary, values)
 
-    def comparison(self, left: str, right: str) -> Comparison:
-        if left == right:
-            with self._job(left) as (summary, fold):
+    def comparison(self, other: str, id: str) -> Comparison:
+        """``other`` is the left one."""
+        if other == id:
+            with self._job(id) as (summary, fold):
                 return comparison(fold, fold, (summary, summary))
-        first, second = sorted((left, right))  # the same order for all: nobody waits for one who waits for him
-        with self._job(first) as one, self._job(second) as other:
-            (a, fold_a), (b, fold_b) = (one, other) if first == left else (other, one)
+        first, second = sorted((other, id))  # the same order for all: nobody waits for one who waits for him
+        with self._job(first) as one, self._job(second) as another:
+            (a, fold_a), (b, fold_b) = (one, another) if first == other else (another, one)
             return comparison(fold_a, fold_b, (a, b))
 
     def requirements(self, id: str) -> Requirements:
@@ -178,7 +205,7 @@ class Source:
 
     # --- changing: each raises Conflict where it cannot be done with this job ---
 
-    def terminate(self, id: str, mode: str) -> None:
+    def terminate(self, id: str, mode: str = "cancel") -> None:
         """``mode``: "cancel", as in Flink, whose other ones are requests of their own."""
         if mode != "cancel":
             raise UsageError(f"There is no mode '{mode[:40]}'.", hint="Say mode=cancel, or POST .../stop.")
@@ -191,10 +218,10 @@ class Source:
         """A stream, with its checkpoint."""
         self._handler(id).stop()
 
-    def rescale(self, id: str, parallelism: int | None) -> None:
+    def rescale(self, id: str, parallelism: int | None = None) -> None:
         self._handler(id).rescale(parallelism)
 
-    def update_requirements(self, id: str, lower: int | None, upper: int | None) -> None:
+    def update_requirements(self, id: str, lower: int | None = None, upper: int | None = None) -> None:
         if lower is None and upper is None:
             raise UsageError("Neither a lower nor an upper bound was given.", hint="Give one of them, or both.")
         self._handler(id).update_requirements(lower, upper)

@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from firesteel.ui.pages.comparison import comparison_page
-from firesteel.ui.pages.job import decisions_page, failures_page, job_page, options_page
-from firesteel.ui.pages.jobs import jobs_page
-from firesteel.ui.pages.slots import slots_page
-from firesteel.ui.pages.source import Asked, Source
-from firesteel.ui.pages.templates import render
-from firesteel.ui.pages.timeline import timeline_page
-from firesteel.ui.pages.vertex import subtask_page, vertex_page
-from firesteel.ui.pages.what_if import what_if_page
+from firesteel.ui.catalog.source import Source
+from firesteel.ui.pages.pages import (
+    comparison_page,
+    decisions_page,
+    failures_page,
+    job_page,
+    jobs_page,
+    options_page,
+    slots_page,
+    subtask_page,
+    timeline_page,
+    vertex_page,
+    what_if_page,
+)
+from firesteel.ui.pages.templates import Asked, render
 
 FILES = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
 """Under /files/, with their media types."""

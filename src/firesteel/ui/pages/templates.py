@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
+from urllib.parse import quote, urlencode
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural, unsteering
 from firesteel.report.history import subtask_numbers
 from firesteel.ui.drawing.graph import GLYPHS
-from firesteel.ui.pages.links import Links
-from firesteel.ui.pages.source import Asked
-from firesteel.ui.pages.tabs import tabs
+from firesteel.ui.views.structs import Job, Script, Stream, UnknownThing
+from firesteel.view.live_table import coarse
+from firesteel.view.stream_view import rate
 from firesteel.view.svg import cut
 
 NAME_CHARACTERS = 160
@@ -30,6 +35,118 @@ _SUBTASKS = {
     "CREATED": "waiting", "SCHEDULED": "queued", "DEPLOYING": "starting", "INITIALIZING": "starting", "RUNNING": "running", "FINISHED": "finished",
     "CANCELING": "being cancelled", "CANCELED": "cancelled", "FAILED": "failed",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for a page: what stands in its path and in its query, as text. Of a parameter given twice the last counts."""
+
+    path: Mapping[str, str] = field(default_factory=dict[str, str])
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    root: str = ""
+    """Before all addresses, without a slash at its end: where a proxy has the server under a path of its own."""
+
+    @property
+    def id(self) -> str:
+        return self.path["id"]
+
+    def number(self, name: str) -> int:
+        """Of the path. Raises UnknownThing."""
+        value = self.path[name]
+        if not value.isdecimal() or len(value) > 9:
+            raise UnknownThing(f"There is no {name} '{cut(value, 40)}': a {name} is a number.")
+        return int(value)
+
+    def text(self, name: str) -> str:
+        """Of the query; empty: not given."""
+        return self.query.get(name, "").strip()
+
+    def integer(self, name: str, default: int | None = None, most: int = 1 << 31) -> int | None:
+        """Of the query, from 0 to ``most``. Raises UsageError."""
+        value = self.text(name)
+        if not value:
+            return default
+        if not value.isdecimal() or len(value) > 12 or int(value) > most:
+            raise UsageError(
+                f"'{name}={cut(value, 40)}' makes no sense: it is a whole number from 0 to {format_count(most)}."
+            )
+        return int(value)
+
+    @property
+    def offset(self) -> int:
+        return self.integer("offset", 0) or 0
+
+    def seconds(self, name: str) -> float | None:
+        """Of the query; None: not given. Raises UsageError."""
+        value = self.text(name)
+        try:
+            found = float(value) if value else None
+        except ValueError:
+            found = math.nan
+        if found is not None and not math.isfinite(found):
+            raise UsageError(f"'{name}={cut(value, 40)}' makes no sense: it is a number of seconds, as 12.5.")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """``root``: before all of them."""
+
+    root: str = ""
+
+    def jobs(self, **query: object) -> str:
+        return _with(f"{self.root}/", query)
+
+    def job(self, id: str, tab: str = "", **query: object) -> str:
+        """``tab``: "timeline", "decisions", "failures", "slots", "options", "what-if"; empty: the overview."""
+        return _with(f"{self.root}/jobs/{quote(id, safe='')}{f'/{tab}' if tab else ''}", query)
+
+    def vertex(self, id: str, vertex: int, **query: object) -> str:
+        return self.job(id, f"vertices/{vertex}", **query)
+
+    def subtask(self, id: str, vertex: int, subtask: int) -> str:
+        return self.job(id, f"vertices/{vertex}/subtasks/{subtask}")
+
+    def compare(self, **query: object) -> str:
+        return _with(f"{self.root}/compare", query)
+
+    def api(self, id: str, rest: str = "") -> str:
+        return f"{self.root}/api/v1/jobs/{quote(id, safe='')}{rest}"
+
+    def events(self, id: str) -> str:
+        return self.api(id, "/events")
+
+    def file(self, name: str) -> str:
+        return f"{self.root}/files/{name}"
+
+
+def _with(address: str, query: Mapping[str, object]) -> str:
+    """Values that are None or empty are left out."""
+    given = {key.rstrip("_"): str(value) for key, value in query.items() if value is not None and value != ""}
+    return f"{address}?{urlencode(given)}" if given else address
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    name: str
+    """As in the address; empty: the first page."""
+    title: str
+    count: int | None = None
+
+
+def tabs(job: Job | Stream | Script) -> list[Tab]:
+    """The pages of a job, stream or script."""
+    match job:
+        case Job():
+            return [
+                Tab("", "Overview"), Tab("timeline", "Timeline"), Tab("decisions", "Decisions", job.decisions_total),
+                Tab("failures", "Failures", job.failures_total), Tab("slots", "Slots and nodes"), Tab("options", "Options", len(job.options)),
+                Tab("what-if", "What if"),
+            ]  # fmt: skip
+        case Stream():
+            return [Tab("", "Overview"), Tab("options", "Options", len(job.options))]
+        case Script():
+            return [Tab("", "Overview")]
 
 
 def render(template: str, asked: Asked, **given: Any) -> str:
@@ -52,7 +169,7 @@ def environment() -> Environment:
     )
     filters, names = cast("dict[str, Any]", made.filters), cast("dict[str, Any]", made.globals)
     filters.update(
-        bytes=_bytes, count=_count, seconds=_seconds, coarse=_coarse, share=_share, rate=_rate, when=_when, times=_times, plural=plural,
+        bytes=_if_known(format_bytes), count=_if_known(format_count), seconds=_if_known(format_seconds), coarse=coarse, share=_share, rate=rate, when=_when, times=_times, plural=plural,
         name=_name, word=subtask_word, state_class=state_class, glyph=_glyph, numbers=subtask_numbers, sentence=_sentence,
     )  # fmt: skip
     names.update(tabs=tabs)
@@ -75,30 +192,13 @@ def _finalized(value: Any) -> Any:
     return unsteering(cut(value, _TEXT_CHARACTERS)) if type(value) is str else value
 
 
-def _bytes(value: float | None) -> str:
-    return "" if value is None else format_bytes(value)
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else format_count(value)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else format_seconds(value)
-
-
-def _coarse(seconds: float) -> str:
-    """No more exact than it is known."""
-    return "1 s" if seconds < 1 else format_seconds(round(seconds) if seconds < 60 else round(seconds / 10) * 10)
+def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "" if value is None else write(value)
 
 
 def _share(part: float | None) -> str:
     """``64 %``. What is not all is never 100 %."""
     return "" if part is None else f"{int(100 * part)} %"
-
-
-def _rate(rows: float) -> str:
-    return f"{format_count(round(rows))} rows/s" if rows >= 10 or rows == int(rows) else f"{rows:.1f} rows/s"
 
 
 def _times(value: float | None) -> str:

@@ -17,19 +17,15 @@ from starlette.routing import Route as Mounted
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.ui.catalog.source import Conflict, Source
 from firesteel.ui.pages import routes as pages
-from firesteel.ui.pages.source import Asked
+from firesteel.ui.pages.templates import Asked
 from firesteel.ui.server import openapi
-from firesteel.ui.server.actions import ACTIONS
 from firesteel.ui.server.answers import JSON, Answer, NotAcceptable, answer
 from firesteel.ui.server.events import Channels
 from firesteel.ui.server.guard import App, Guard, Policy, Scope, TooLarge
 from firesteel.ui.server.openapi import Problem
-from firesteel.ui.server.routes import EVENTS, PREFIX, ROUTES, Parameter, Route
+from firesteel.ui.server.routes import ACTIONS, EVENTS, PREFIX, ROUTES, Parameter, Route
 from firesteel.ui.server.workers import Busy, Shared, Workers
-from firesteel.ui.views.rest import Pulse
-from firesteel.ui.views.structs import (
-    UnknownThing,
-)
+from firesteel.ui.views.structs import Pulse, UnknownThing
 
 HTML = "text/html; charset=utf-8"
 MOST_PARAMETERS = 64
@@ -90,12 +86,12 @@ class _Site:
         async def endpoint(request: Request) -> Response:
             values = await _values(route, request)
             if route.changes:
-                await self._workers.run(lambda: route.call(self._source, values))
+                await self._workers.run(lambda: route.call(self._source, **values))
                 return Response(status_code=202)
             accepted = request.headers.get("accept", "")
 
             def make() -> Answer:
-                return answer(route.call(self._source, values), accepted, route.item)
+                return answer(route.call(self._source, **values), accepted, route.item)
 
             made = await self._shared.get((request.url.path, request.url.query, accepted), make, self._workers)
             return _response(request, made)
@@ -131,8 +127,10 @@ class _Site:
     def _action(self, name: str) -> Any:
         async def endpoint(request: Request) -> Response:
             id = request.path_params["id"]
-            given = _fields(await request.body())
-            await self._workers.run(lambda: ACTIONS[name](self._source, id, given))
+            given = {**_fields(await request.body()), "id": id}
+            action = ACTIONS[name]
+            values = {each.name: _value(each, given.get(each.name, "").strip()) for each in action.parameters}
+            await self._workers.run(lambda: action.call(self._source, **values))
             root = request.scope.get("root_path") or ""
             return RedirectResponse(f"{root}/jobs/{id}", status_code=303)
 
@@ -199,7 +197,7 @@ async def _values(route: Route, request: Request) -> Mapping[str, Any]:
         there = ", ".join(sorted(own)) or "none"
         raise UsageError(f"There is no parameter '{next(iter(others))[:80]}' here.", hint=f"There are: {there}.")
     _check_body(route, body)
-    return {**values, "others": others}
+    return {**values, **route.fixed, **({"values": others} if route.others else {})}
 
 
 async def _body(route: Route, request: Request) -> Mapping[str, Any]:

@@ -36,23 +36,21 @@ class Beside:
         token = token_of(path)
         self._runs = OwnRuns()
         listener = listen(address, ports_of(options[BIND_PORT]))
-        self._url = url_of(listener, address)
+        self.url = url_of(listener, address)
         policy = policy_of(address, token)
         workers = Workers(rest=REST)
         app = application(Source(Catalog(own=self._runs)), policy, workers)
         self._serving = Serving(app, listener, self._runs)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=listener.close)
-        say(where(self._url, path, policy.readers_need_token))
-
-    @property
-    def url(self) -> str:
-        return self._url
+        say(where(self.url, path, policy.readers_need_token))
 
     def instrument(self) -> Instrument:
+        """Takes a job's or stream's records from now on."""
         return Tap()
 
     def began(self, instrument: Instrument, begun: Begun) -> None:
+        """``instrument``: the one that its records go to. Never raises."""
         if not isinstance(instrument, Tap):
             return
         self._runs.add(OwnRun(begun, instrument, time.time()))

@@ -13,7 +13,7 @@ import msgspec
 
 from firesteel.errors import FiresteelError
 from firesteel.ui.server.workers import Busy
-from firesteel.ui.views.rest import Pulse
+from firesteel.ui.views.structs import Pulse
 
 LEAST_SECONDS = 1.0
 """Between two updates ..."""

@@ -9,13 +9,10 @@ from typing import Any
 import msgspec
 
 from firesteel.ui.pages import routes as pages
-from firesteel.ui.pages.source import Asked
+from firesteel.ui.pages.templates import Asked
 from firesteel.ui.server.answers import JSON, TABLES
 from firesteel.ui.server.routes import EVENTS, PREFIX, ROUTES, Parameter, Route
-from firesteel.ui.views.rest import Pulse
-from firesteel.ui.views.structs import (
-    View,
-)
+from firesteel.ui.views.structs import Pulse, View
 
 _REFERENCE = "#/components/schemas/{name}"
 

@@ -6,13 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.comparing import ComparedOption, ComparedVertex, Comparison
-from firesteel.ui.views.jobs import vertex_summaries
-from firesteel.ui.views.options import option_of
-from firesteel.ui.views.structs import (
-    JobSummary,
-    VertexSummary,
-)
+from firesteel.ui.views.jobs import option_of, vertex_summaries
+from firesteel.ui.views.structs import ComparedOption, ComparedVertex, Comparison, JobSummary, VertexSummary
 
 MOST_NOTES = 10
 _MUCH = 1.2

@@ -1,33 +1,43 @@
-"""A job's own page: its graph with live numbers, decisions, failures, slots, options."""
+"""A job's own page: its graph with live numbers, decisions, failures, slots, options; and a vertex' own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from firesteel.errors import UsageError
+from firesteel.humanize import format_count
+from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
 from firesteel.report.history import Failure as FailureHistory
-from firesteel.report.history import VertexHistory
-from firesteel.report.slot_sharing import waiting_text
+from firesteel.report.history import VertexHistory, is_parallelism
+from firesteel.report.slot_sharing import MIB, peaks_text, waiting_text, worker_limit
+from firesteel.report.slot_use import uses
+from firesteel.scheduler.kernel.records import Decision as DecisionRecord
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.decisions import decision_view
-from firesteel.ui.views.options import options_of
-from firesteel.ui.views.paging import paged
-from firesteel.ui.views.ranges import decided
-from firesteel.ui.views.rest import Pulse
+from firesteel.ui.views.ranges import decided, histogram, ranges, skew
 from firesteel.ui.views.structs import (
     MOST_ITEMS,
+    Decision,
     Edge,
     Failure,
     Job,
     JobSummary,
+    Option,
     Page,
+    Pulse,
+    RowError,
     SlotGroup,
+    Step,
+    Vertex,
     VertexSummary,
+    page,
 )
+from firesteel.ui.views.subtasks import Subtasks
 from firesteel.ui.views.timeline import blocked
-from firesteel.ui.views.vertices import failure_view, limit_bytes, peak_bytes, vertex_summary
+from firesteel.view.watched import state_of
 
 MOST_DECISIONS = 100
 MOST_FAILURES = 20
@@ -124,36 +134,24 @@ def _sizes_read(vertex: VertexHistory) -> dict[int, int]:
     return {each: int(size) for each, size in pairs if isinstance(each, int)}
 
 
-def _number(vertex: VertexHistory, name: str) -> int | None:
-    found = vertex.metrics.get(name)
-    return None if found is None else int(found)
-
-
 def failures_page(fold: JobFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Page[Failure]:
     """The latest first."""
     found: list[tuple[VertexHistory, FailureHistory]] = [
         (vertex, failure) for vertex in fold.history.vertices.values() for failure in vertex.failures
     ]
     found.sort(key=lambda each: -each[1].at)
-    return paged(found, offset, limit).map(lambda each: failure_view(fold, *each))
+    return page(found, lambda each: failure_view(fold, *each), offset, limit)
 
 
 def _group(fold: JobFold, name: str) -> SlotGroup:
     group = fold.history.groups[name]
     members = [vertex for vertex in fold.history.vertices.values() if vertex.slot_sharing_group == name]
-    return SlotGroup(
-        name=name,
-        needs=group.needs,
+    return SlotGroup.of(
+        group,
         vertices=sorted(vertex.id for vertex in members),
-        asked=group.asked,
-        held=group.held,
-        most_asked=group.most_asked,
         most_held=max(group.most_held, _most_at_once(fold, members)),
-        waited=group.waited,
-        core_seconds=group.core_seconds,
-        gib_seconds=group.gib_seconds,
         peak_bytes=peak_bytes(members),
-        limit_bytes=limit_bytes(fold, group.profile),
+        limit_bytes=worker_limit(group.profile, framework_memory(fold)),
     )
 
 
@@ -180,3 +178,210 @@ def job_pulse(fold: JobFold, status: str) -> Pulse:
         progress=progress(vertices),
         vertices=vertices[:MOST_VERTICES_TOLD],
     )
+
+
+# --- one vertex ---
+
+MOST_ROW_ERRORS = 20
+
+
+def vertex_summary(fold: JobFold, vertex: VertexHistory) -> VertexSummary:
+    decision = decided(vertex)
+    waiting, running, finished = vertex.counts()
+    is_open = vertex.parallelism is None
+    return VertexSummary.of(
+        vertex,
+        state=state_of(fold.history, vertex),
+        bound=fold.watched.bound(vertex) if is_open else None,
+        rule=decision.rule if decision else "",
+        reason=reason_of(decision) if decision else "",
+        waiting=0 if is_open else waiting,
+        running=running,
+        finished=finished,
+        failures=sum(len(failure.subtasks) for failure in vertex.failures),
+        mirrors=len(vertex.mirrors),
+        mirrors_won=vertex.effective,
+        rows_in=_number(vertex, "numRecordsIn"),
+        rows_out=_number(vertex, "numRecordsOut"),
+        bytes_in=_number(vertex, "numBytesIn"),
+        bytes_out=_number(vertex, "numBytesProduced"),
+        bytes_stored=_number(vertex, "numBytesStored"),
+        skew=skew(decision),
+        began=None if vertex.first_at is None else vertex.first_at - fold.zero,
+        ended=vertex.last_at - fold.zero if vertex.is_done and vertex.last_at is not None else None,
+        seconds=_seconds(fold, vertex),
+        seconds_left=fold.watched.seconds_left(vertex),
+        is_sink=bool(_planned(fold, vertex.id).get("sink")),
+    )
+
+
+def _number(vertex: VertexHistory, name: str) -> int | None:
+    found = vertex.metrics.get(name)
+    return None if found is None else int(found)
+
+
+def _seconds(fold: JobFold, vertex: VertexHistory) -> float | None:
+    """Of one that runs until now."""
+    if vertex.first_at is None or vertex.is_done or fold.is_over:
+        return vertex.seconds
+    return max(0.0, fold.now - vertex.first_at)
+
+
+def _planned(fold: JobFold, vertex: int) -> dict[str, object]:
+    plan = fold.history.plan
+    described = plan.vertices if plan else []
+    return next((each for number, each in enumerate(described) if int(each.get("id", number)) == vertex), {})
+
+
+def vertex_view(fold: JobFold, summary: JobSummary, vertex: VertexHistory, edges: list[Edge]) -> Vertex:
+    """``edges``: of the job."""
+    subtasks = Subtasks(fold, vertex.id)
+    latest = vertex.failures[: -MOST_FAILURES - 1 : -1]
+    group = fold.history.group_of(vertex)
+    use = uses(fold.history, fold.executions).get(vertex.id) if vertex.is_done else None
+    return Vertex(
+        job=summary,
+        summary=vertex_summary(fold, vertex),
+        inputs=[edge for edge in edges if edge.consumer == vertex.id],
+        outputs=[edge for edge in edges if edge.producer == vertex.id],
+        decisions=[decision_view(decision, fold.zero) for decision in vertex.decisions[-MOST_DECISIONS:]],
+        decisions_total=len(vertex.decisions),
+        ranges=ranges(decided(vertex)),
+        durations=histogram(*subtasks.durations()),
+        stragglers=subtasks.stragglers(),
+        nodes=subtasks.nodes(),
+        failures=[failure_view(fold, vertex, failure) for failure in latest],
+        steps=[Step(name=name, counts=counts) for name, counts in vertex.steps.items()],
+        row_errors=list(_row_errors(vertex))[:MOST_ROW_ERRORS],
+        slot=f"of {group.name}: {group.needs}" if group is not None and group.profile.is_specified else "",
+        memory=_memory(fold, vertex),
+        slots_used=None if use is None else use.used,
+        slots_text="" if use is None else use.words(),
+        not_mirrored=vertex.not_mirrored if fold.history.is_speculative else "",
+    )
+
+
+def _row_errors(vertex: VertexHistory) -> Iterator[RowError]:
+    for record in vertex.row_errors:
+        for row, error in zip(record.rows, record.errors, strict=False):
+            yield RowError(step=record.step, subtask=record.subtask, row=row, error=error)
+
+
+def _memory(fold: JobFold, vertex: VertexHistory) -> str:
+    if not vertex.peaks.by_subtask:
+        return ""
+    group = fold.history.group_of(vertex)
+    return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, framework_memory(fold))
+
+
+def framework_memory(fold: JobFold) -> int | None:
+    """Bytes that a worker may hold beside what its slot has; None: the plan is not known."""
+    plan = fold.history.plan
+    return None if plan is None else int(plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
+
+
+def peak_bytes(vertices: list[VertexHistory]) -> int | None:
+    """Most resident bytes of a worker of any of them; None: not watched."""
+    peaks = [vertex.peaks.largest[1] for vertex in vertices if vertex.peaks.by_subtask]
+    return max(peaks) * MIB if peaks else None
+
+
+def failure_view(fold: JobFold, vertex: VertexHistory, failure: FailureHistory) -> Failure:
+    executions = fold.executions.get(vertex.id)
+    nodes: list[str] = []
+    if executions is not None:
+        pairs = zip(failure.subtasks, failure.attempts, strict=False)
+        nodes = [executions.node_of(subtask, attempt) for subtask, attempt in pairs]
+    headline = failure.cause.strip().split("\n", 1)[0]
+    several = f"{format_count(len(failure.subtasks))} attempts failed" if len(failure.subtasks) > 1 else "it failed"
+    return Failure.of(
+        failure,
+        at=failure.at - fold.zero,
+        vertex=vertex.id,
+        name=vertex.name,
+        nodes=nodes,
+        headline=headline or f"{several}; the cause was not recorded",
+        text=failure.cause.strip(),
+    )
+
+
+# --- decisions ---
+
+LONGEST = 24
+"""Numbers of a list, and items of a table, that are shown."""
+
+
+def decision_view(record: DecisionRecord, zero: float) -> Decision:
+    return Decision.of(
+        record,
+        at=record.at - zero,
+        reason=reason_of(record),
+        parallelism=_parallelism(record),
+        inputs={name: shortened(value) for name, value in record.inputs.items()},
+        result=shortened(record.result),
+    )
+
+
+def reason_of(record: DecisionRecord) -> str:
+    """The reason; of one that has none its result."""
+    text = record.reason.strip()
+    if not text:
+        rule = f" by {record.rule}" if record.rule else ""
+        text = f"{shortened(record.result)}{rule}"
+    return text[:1].upper() + text[1:]
+
+
+def _parallelism(record: DecisionRecord) -> int | None:
+    if not is_parallelism(record):
+        return None
+    found = record.result.get("parallelism") if isinstance(record.result, dict) else record.result
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def shortened(value: Any) -> Any:
+    """Plain data as it is, but for lists, tables and texts that nobody would read: their length stands for them."""
+    match value:
+        case str():
+            return value if len(value) <= 2000 else f"{format_count(len(value))} characters"
+        case dict():
+            items = list(value.items())
+            short = {str(name): shortened(each) for name, each in items[:LONGEST]}
+            return short if len(items) <= LONGEST else {**short, "...": f"{format_count(len(items) - LONGEST)} more"}
+        case list() | tuple():
+            if len(value) <= LONGEST:
+                return [shortened(each) for each in value]
+            kind = "numbers" if all(isinstance(each, int | float) for each in value) else "items"
+            return f"{format_count(len(value))} {kind}"
+        case int() | float() | bool() | None:
+            return value
+        case _:
+            return str(value)
+
+
+def decisions_page(
+    fold: JobFold, *, what: str = "", vertex: int | None = None, offset: int = 0, limit: int = MOST_ITEMS
+) -> Page[Decision]:
+    """In order. ``what``, ``vertex``: only these; empty and None: all."""
+    chosen = [
+        record for record in fold.decisions if what in ("", record.what) and (vertex is None or record.vertex == vertex)
+    ]
+    return page(chosen, lambda record: decision_view(record, fold.zero), offset, limit)
+
+
+# --- options ---
+
+
+def options_of(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> list[Option]:
+    """The options that a journal's plan holds, by key. ``origins``: where each came from, as far as that is known."""
+    return [option_of(key, values[key], (origins or {}).get(key, "")) for key in sorted(values)]
+
+
+def option_of(key: str, value: Any, origin: str = "") -> Option:
+    """One that this version does not know, or whose value it cannot read, is shown as it is."""
+    try:
+        option = lookup(key)
+        parsed = option.parse(value) if isinstance(value, str) else value
+        written, default = format_value(option, parsed), format_value(option, option.default)
+    except (UsageError, TypeError, ValueError):
+        return Option(key=key, value=str(value), origin=origin)
+    return Option(key=key, value=written, default=default, doc=option.doc, origin=origin)

@@ -10,9 +10,8 @@ from firesteel.report.executions import Executions, Floats, Ints
 from firesteel.report.history import VertexHistory
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.paging import paged
 from firesteel.ui.views.ranges import decided
-from firesteel.ui.views.structs import MOST_ITEMS, Count, NodeUse, Page, SlotUse
+from firesteel.ui.views.structs import MOST_ITEMS, Count, NodeUse, Page, SlotUse, page
 from firesteel.view.over_time import running
 
 MOST_GROUPS = 24
@@ -148,7 +147,7 @@ def nodes_page(fold: JobFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Pa
             is_blocked=names[number] in blocked,
         )
 
-    return paged(np.argsort(-counts, kind="stable").tolist(), offset, limit).map(use)
+    return page(np.argsort(-counts, kind="stable").tolist(), use, offset, limit)
 
 
 def _places(executions: Executions, place: dict[str, int]) -> Ints:

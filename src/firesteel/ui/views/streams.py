@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from firesteel.report.stream_report import rescale_sentence
+from firesteel.report.stream_report import cause_of, rescale_sentence
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming.records import (
     RescaleRecord,
     StreamBatch,
     StreamStateChange,
     StreamStatus,
-    TriggerCause,
 )
 from firesteel.ui.folds.fold import MOST_POINTS, ScriptFold, StreamFold, thinned
-from firesteel.ui.views.options import options_of
-from firesteel.ui.views.paging import paged
-from firesteel.ui.views.rest import Pulse
+from firesteel.ui.views.jobs import options_of
 from firesteel.ui.views.structs import (
     MOST_ITEMS,
     Batch,
@@ -23,10 +20,12 @@ from firesteel.ui.views.structs import (
     Level,
     Page,
     Phase,
+    Pulse,
     Query,
     Rescale,
     Script,
     Stream,
+    page,
 )
 
 MOST_RESCALES = 100
@@ -76,46 +75,24 @@ def stream_view(
 
 
 def _batch(record: StreamBatch, zero: float) -> Batch:
-    return Batch(
-        at=record.at - zero,
-        batch=record.batch,
-        parallelism=record.parallelism,
-        rows=record.rows,
-        seconds=record.duration,
-        state_rows=record.state_rows,
-        state_bytes=record.state_bytes,
-        backlog=record.backlog,
-        input_rate=record.input_rate,
-        count=record.batches,
-    )
+    return Batch.of(record, at=record.at - zero, seconds=record.duration, count=record.batches)
 
 
 def rescales_page(fold: StreamFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Page[Rescale]:
     """The latest first; those that are kept."""
-    return paged(list(reversed(fold.rescales)), offset, limit).map(lambda record: rescale_view(record, fold.zero))
+    return page(list(reversed(fold.rescales)), lambda record: rescale_view(record, fold.zero), offset, limit)
 
 
 def rescale_view(record: RescaleRecord, zero: float) -> Rescale:
     known = [Phase(name=name, seconds=record.steps[name]) for name in _PHASES if name in record.steps]
     others = [Phase(name=name, seconds=each) for name, each in record.steps.items() if name not in _PHASES]
-    cause = TriggerCause[record.cause].value if record.cause in TriggerCause.__members__ else record.cause
-    return Rescale(
+    return Rescale.of(
+        record,
         number=record.rescale,
         at=record.at - zero,
         sentence=rescale_sentence(record),
-        cause=record.what.rstrip(".") or cause,
-        action=record.action,
-        before=record.before,
-        requested=record.requested,
-        granted=record.granted,
-        end=record.end,
-        reason=record.reason,
-        trigger=record.trigger,
+        cause=cause_of(record),
         phases=[*known, *others],
-        predicted_downtime=record.predicted_downtime,
-        downtime=record.downtime,
-        replayed_rows=record.replayed_rows,
-        state_bytes=record.state_bytes,
     )
 
 
@@ -148,15 +125,5 @@ def stream_pulse(fold: StreamFold, status: str) -> Pulse:
 
 
 def script_view(fold: ScriptFold, summary: JobSummary) -> Script:
-    queries = [
-        Query(
-            number=query.number,
-            action=query.action,
-            place=query.place,
-            left=query.left,
-            job=query.job,
-            seconds=query.seconds,
-        )
-        for query in fold.queries
-    ]
+    queries = [Query.of(query) for query in fold.queries]
     return Script(summary=summary, is_dry_run=bool(fold.plan and fold.plan.dry_run), queries=queries)

@@ -8,12 +8,14 @@ Texts are the users' (names, causes, paths): whoever shows them escapes them.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from firesteel.errors import UsageError
 
+T = TypeVar("T")
 Item = TypeVar("Item")
 
 
@@ -23,6 +25,12 @@ class UnknownThing(UsageError):
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all of them: immutable, made by keyword."""
+
+    @classmethod
+    def of(cls, one: Any, **more: Any) -> Self:
+        """The fields of the same names of ``one``, as far as it has them, and ``more``."""
+        names = (name for name in cls.__struct_fields__ if name not in more and hasattr(one, name))
+        return cls(**{name: getattr(one, name) for name in names}, **more)
 
 
 class Page(View, Generic[Item], frozen=True):
@@ -51,6 +59,13 @@ class Page(View, Generic[Item], frozen=True):
 
 
 MOST_ITEMS = 1000
+
+
+def page(items: Sequence[T], make: Callable[[T], Item], offset: int = 0, limit: int = MOST_ITEMS) -> Page[Item]:
+    """At most MOST_ITEMS from ``offset`` on; only these are made."""
+    offset, limit = max(0, offset), min(max(1, limit), MOST_ITEMS)
+    chosen = [make(each) for each in items[offset : offset + limit]]
+    return Page(items=chosen, total=len(items), offset=offset, limit=limit)
 
 
 class JobSummary(View, frozen=True):
@@ -629,3 +644,132 @@ class Stream(View, frozen=True):
     spark_url: str = ""
     may_change: bool = False
     """It runs in this process, or its control socket is on this machine: rescale, requirements, stop work (with the token)."""
+
+
+class AttemptRow(View, frozen=True):
+    """One execution in the table of all of a job's."""
+
+    vertex: int
+    name: str
+    subtask: int
+    attempt: int
+    state: str
+    node: str
+    mirror: bool
+    won: bool
+    void: bool
+    created: float | None
+    began: float | None
+    ended: float | None
+    seconds: float | None
+    peak_bytes: int | None
+    cause: str
+
+
+class SubtaskAttempts(View, frozen=True):
+    """A subtask with all of its attempts, by number."""
+
+    vertex: int
+    subtask: Subtask
+    attempts: list[Attempt]
+
+
+class Requirements(View, frozen=True):
+    """Bounds of a stream's parallelism; None: not known."""
+
+    lower: int | None
+    upper: int | None
+
+
+class Pulse(View, frozen=True):
+    """An event of ``/api/v1/jobs/:id/events``: how a live job or stream stands. Sent at most once a second, when it has changed."""
+
+    version: int
+    """Counts up; a page that was made of an older version is stale."""
+    status: str
+    """As in JobSummary."""
+    seconds: float
+    is_over: bool
+    progress: float | None = None
+    vertices: list[VertexSummary] = []
+    """Of a job, at most 200."""
+    parallelism: int | None = None
+    """Of a stream."""
+    state: str = ""
+    """Of a stream."""
+    batches: int | None = None
+
+
+class Outcome(View, frozen=True):
+    """One way to decide a vertex."""
+
+    parallelism: int
+    rule: str
+    bounds: list[str]
+    reason: str
+    smallest: int | None = None
+    """Bytes of a subtask."""
+    median: int | None = None
+    largest: int | None = None
+
+
+class WhatIfVertex(View, frozen=True):
+    vertex: int
+    name: str
+    was: Outcome
+    would_be: Outcome | None
+    why_not: str = ""
+    """Why it cannot be told; only with ``would_be`` None."""
+
+
+class WhatIfJoin(View, frozen=True):
+    vertex: int
+    """The vertex that it is told of ..."""
+    join: int
+    """... and that of the join."""
+    was: str
+    would_be: str
+    was_reason: str
+    would_be_reason: str
+
+
+class WhatIf(View, frozen=True):
+    """Decisions of a job again, from the bytes of that run, with some options changed."""
+
+    job: JobSummary
+    values: dict[str, str]
+    """The options as given; empty: nothing was asked yet."""
+    choices: list[Option]
+    """Options that can be changed, with the value that the job had."""
+    vertices: list[WhatIfVertex]
+    joins: list[WhatIfJoin]
+
+
+class ComparedVertex(View, frozen=True):
+    """A vertex of two runs; of the same step where the journals tell steps, else of the same name."""
+
+    name: str
+    left: VertexSummary | None
+    right: VertexSummary | None
+    seconds_more: float | None = None
+    """right - left."""
+
+
+class ComparedOption(View, frozen=True):
+    key: str
+    left: str
+    """Empty: its default there."""
+    right: str
+
+
+class Comparison(View, frozen=True):
+    """Two jobs side by side: why was ``right`` slower than ``left``?"""
+
+    left: JobSummary
+    right: JobSummary
+    notes: list[str]
+    """Sentences, the most telling first; at most 10."""
+    vertices: list[ComparedVertex]
+    """In the order of the right one; those of the left one alone at the end."""
+    options: list[ComparedOption]
+    """The options that differ."""

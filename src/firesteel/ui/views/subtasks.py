@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_count, format_seconds
+from firesteel.report.attempts import Attempt as AttemptLife
 from firesteel.report.attempts import sentences
 from firesteel.report.executions import MOST_SUBTASKS, Executions, Floats, Ints
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views import structs
-from firesteel.ui.views.paging import paged
 from firesteel.ui.views.ranges import decided, range_bytes
-from firesteel.ui.views.rest import AttemptRow
-from firesteel.ui.views.structs import (
-    MOST_ITEMS,
-    NodeShare,
-    Page,
-    Subtask,
-)
+from firesteel.ui.views.structs import MOST_ITEMS, Attempt, AttemptRow, NodeShare, Page, Subtask, page
 
 MOST_STRAGGLERS = 20
 MOST_NODES = 50
@@ -70,7 +64,7 @@ class Subtasks:
         order = sorted_by(self._key(sort.removeprefix("-")), descending=sort.startswith("-"))
         if state:
             order = order[self._states()[order] == _state(state)]
-        return paged(order.tolist(), offset, limit).map(self.subtask)
+        return page(order.tolist(), self.subtask, offset, limit)
 
     def _states(self) -> NDArray[np.int8]:
         found = np.full(len(self.rows), ExecutionState.CREATED, np.int8)
@@ -190,34 +184,19 @@ def _node_order(executions: Executions) -> Floats:
     return ranks[executions.node]  # -1 is the last one
 
 
-def attempts_of(fold: JobFold, vertex: int, subtask: int) -> list[structs.Attempt]:
+def attempts_of(fold: JobFold, vertex: int, subtask: int) -> list[Attempt]:
     """All of a subtask, by number. Empty: there is none, or no such subtask."""
     executions = fold.executions.get(vertex, Executions())
     lives = [executions.as_attempt(row) for row in executions.rows_of(subtask)]
     told = sentences(lives, fold.now, is_over=fold.is_over)
-    zero = fold.zero
-    return [
-        structs.Attempt(
-            number=life.number,
-            state=life.state,
-            label=label,
-            node=life.node,
-            is_mirror=life.is_mirror,
-            won=life.won,
-            is_void=life.is_void,
-            created=_after(life.created, zero),
-            began=_after(life.deployed, zero),
-            ended=_after(life.ended, zero),
-            seconds=life.seconds,
-            peak_bytes=life.peak << 20 or None,
-            cause=life.cause,
-        )
-        for life, label in zip(lives, told, strict=True)
-    ]
+    return [Attempt.of(life, label=label, **_common(life, fold.zero)) for life, label in zip(lives, told, strict=True)]
 
 
-def _after(at: float | None, zero: float) -> float | None:
-    return None if at is None else at - zero
+def _common(life: AttemptLife, zero: float) -> dict[str, Any]:
+    """The fields of a life that views have in other units, or by other names."""
+    times = {"created": life.created, "began": life.deployed, "ended": life.ended}
+    since = {name: None if at is None else at - zero for name, at in times.items()}
+    return {**since, "peak_bytes": life.peak << 20 or None}
 
 
 def attempts_page(fold: JobFold, vertices: Iterable[int], offset: int, limit: int) -> Page[AttemptRow]:
@@ -227,26 +206,19 @@ def attempts_page(fold: JobFold, vertices: Iterable[int], offset: int, limit: in
         executions = fold.executions.get(vertex, Executions())
         order = np.lexsort((executions.attempt, executions.subtask))
         found += [(vertex, row) for row in order.tolist()]
-    return paged(found, offset, limit).map(lambda place: _attempt_row(fold, *place))
+    return page(found, lambda place: _attempt_row(fold, *place), offset, limit)
 
 
 def _attempt_row(fold: JobFold, vertex: int, row: int) -> AttemptRow:
-    executions, zero = fold.executions[vertex], fold.zero
+    executions = fold.executions[vertex]
     life = executions.as_attempt(row)
-    return AttemptRow(
+    return AttemptRow.of(
+        life,
         vertex=vertex,
         name=fold.history.vertex(vertex).name,
         subtask=int(executions.subtask[row]),
         attempt=life.number,
-        state=life.state,
-        node=life.node,
         mirror=life.is_mirror,
-        won=life.won,
         void=life.is_void,
-        created=_after(life.created, zero),
-        began=_after(life.deployed, zero),
-        ended=_after(life.ended, zero),
-        seconds=life.seconds,
-        peak_bytes=life.peak << 20 or None,
-        cause=life.cause,
+        **_common(life, fold.zero),
     )

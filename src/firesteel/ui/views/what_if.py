@@ -8,12 +8,8 @@ from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
 from firesteel.options.jobs import DECIDER_OPTIONS
 from firesteel.simulation import what_if as again
 from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.comparing import Outcome, WhatIf, WhatIfJoin, WhatIfVertex
-from firesteel.ui.views.options import option_of
-from firesteel.ui.views.structs import (
-    JobSummary,
-    Option,
-)
+from firesteel.ui.views.jobs import option_of
+from firesteel.ui.views.structs import JobSummary, Option, Outcome, WhatIf, WhatIfJoin, WhatIfVertex
 
 _CHOICES = (*DECIDER_OPTIONS, ADAPTIVE_JOINS, MEMORY_PER_TASK)
 
@@ -26,9 +22,8 @@ def what_if_view(fold: JobFold, summary: JobSummary, values: Mapping[str, str]) 
         return WhatIf(job=summary, values={}, choices=choices, vertices=[], joins=[])
     vertices = [_vertex(each) for each in again.compare(fold.kept, given)]
     joins = [
-        WhatIfJoin(
-            vertex=join.vertex,
-            join=join.join,
+        WhatIfJoin.of(
+            join,
             was=join.was.result,
             would_be=join.would_be.result,
             was_reason=join.was.reason,
@@ -46,23 +41,11 @@ def _choices(fold: JobFold) -> list[Option]:
 
 
 def _vertex(one: again.Comparison) -> WhatIfVertex:
-    return WhatIfVertex(
-        vertex=one.vertex,
-        name=one.name,
-        was=_outcome(one.was),
-        would_be=None if one.would_be is None else _outcome(one.would_be),
-        why_not=one.why_not,
+    return WhatIfVertex.of(
+        one, was=_outcome(one.was), would_be=None if one.would_be is None else _outcome(one.would_be)
     )
 
 
 def _outcome(one: again.Outcome) -> Outcome:
     smallest, median, largest = one.share or (None, None, None)
-    return Outcome(
-        parallelism=one.parallelism,
-        rule=one.rule,
-        bounds=one.bounds,
-        reason=one.reason,
-        smallest=smallest,
-        median=median,
-        largest=largest,
-    )
+    return Outcome.of(one, smallest=smallest, median=median, largest=largest)
