@@ -10,8 +10,8 @@ import numpy as np
 
 from firesteel.model.job_graph import JobGraph, JobVertex, SourceInfo
 from firesteel.options import Options
-from firesteel.report.history import JobHistory
-from firesteel.report.slot_use import uses_of
+from firesteel.report.fold import JobFold
+from firesteel.report.slot_use import uses
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.scheduler.topology.planned import planned
@@ -64,5 +64,5 @@ def _run(volumes: int, cluster: ClusterSpec, seed: int, kind: str) -> tuple[floa
     kept.record(planned(graph, "waves", options))
     scheduler = create_scheduler(graph, options, cluster.total_slots)
     SimulatedJob(scheduler, World(cluster, seed=seed, heartbeat=0.0), kept).run()
-    use = uses_of(JobHistory(kept.records), kept.records)[0]
+    use = uses(JobFold(kept.records))[0]
     return use.seconds, scheduler.graph.vertices[0].parallelism, use.used

@@ -10,7 +10,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.journal.file import read
-from firesteel.report.attempts import lives
+from firesteel.report.fold import JobFold
 
 pytestmark = pytest.mark.spark
 
@@ -59,7 +59,7 @@ def test_the_mirror_of_a_subtask_that_stands_still_wins(speculating, tmp_path):
     result = speculating.execute("one stands still")
     assert time.monotonic() - began < SLEEP
     assert sorted(pq.read_table(tmp_path / "out").column("n").to_pylist()) == [2 * n for n in range(40)]
-    (attempts,) = lives(read(result.journal)).values()
+    (attempts,) = JobFold(read(result.journal)).lives().values()
     original, *mirrors = attempts
     (winner,) = [attempt for attempt in attempts if attempt.won]
     assert winner in mirrors and winner.is_mirror and original.state in ("CANCELING", "CANCELED")

@@ -43,6 +43,7 @@ from firesteel.cli.ui import ui
 from firesteel.errors import FiresteelError, UsageError
 
 if TYPE_CHECKING:
+    from firesteel.journal.file import AnyJournalRecord
     from firesteel.local.runs import LocalMode
 
 app = typer.Typer(
@@ -203,26 +204,18 @@ def explain(
     option: OptionPairs = None,
 ) -> None:
     """Say what a job decided, and why; or what it would have decided with other options."""
-    from firesteel.journal.file import read
-    from firesteel.journal.locks import is_held
-    from firesteel.journal.lookup import find
-    from firesteel.options import Options
     from firesteel.report.explain import explain as explain_records
-    from firesteel.report.scripts import explain_script, is_script
+    from firesteel.report.scripts import explain_script
     from firesteel.report.stream_report import explain_stream
-    from firesteel.report.streams import is_stream
 
-    path = find(job, Options(given_options(option)))
-    records = read(path)
+    records, kind, broken_off = _opened(job, option)
     if what_if:
         show(what_if_text(records, what_if, vertex))
         return
-    if is_stream(records) or is_script(records):
-        no_vertices(vertex)
-    broken_off = is_held(path) is False
-    if is_script(records):
+    _check_vertex(kind, vertex)
+    if kind == "script":
         show(explain_script(records, broken_off=broken_off))
-    elif is_stream(records):
+    elif kind == "stream":
         show(explain_stream(records))
     else:
         show(explain_records(records, vertex, broken_off=broken_off))
@@ -267,29 +260,34 @@ def history(
         return
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
-    from firesteel.journal.file import read, skipped
+    from firesteel.journal.file import skipped
+    from firesteel.report.attempts_report import report
+    from firesteel.report.scripts import explain_script
+    from firesteel.report.stream_report import stream_history
+
+    records, kind, broken_off = _opened(job, option)
+    _check_vertex(kind, vertex)
+    if kind == "script":
+        show(explain_script(records, broken_off=broken_off))
+        return
+    text = stream_history(records) if kind == "stream" else report(records, vertex, all_of_them=every)
+    show("\n".join([text, *skipped(records)]))
+
+
+def _opened(job: str, option: list[str] | None) -> tuple[list[AnyJournalRecord], str, bool]:
+    """The records of a journal, what it is of, and whether the process that wrote it is known to be gone."""
+    from firesteel.journal.file import read
     from firesteel.journal.locks import is_held
     from firesteel.journal.lookup import find
-    from firesteel.options import Options
-    from firesteel.report.attempts_report import report
-    from firesteel.report.scripts import explain_script, is_script
-    from firesteel.report.stream_report import stream_history
-    from firesteel.report.streams import is_stream
+    from firesteel.report.fold import kind_of
 
-    path = find(job, Options(given_options(option)))
+    path = find(job, given_options(option))
     records = read(path)
-    if is_stream(records) or is_script(records):
-        no_vertices(vertex)
-    if is_script(records):
-        show(explain_script(records, broken_off=is_held(path) is False))
-    elif is_stream(records):
-        show("\n".join([stream_history(records), *skipped(records)]))
-    else:
-        show("\n".join([report(records, vertex, all_of_them=every), *skipped(records)]))
+    return records, kind_of(records), is_held(path) is False
 
 
-def no_vertices(vertex: str | None) -> None:
-    if vertex is not None:
+def _check_vertex(kind: str, vertex: str | None) -> None:
+    if kind != "job" and vertex is not None:
         raise UsageError(f"This is no job: it has no vertex '{vertex}'.", hint="Leave it out.")
 
 

@@ -1,4 +1,4 @@
 """Reports made of a journal: explain, history, tables. Same records, same text; nothing here asks Spark or the scheduler.
 
-Begin with ``history`` (jobs) and ``streams``: the folds that everything else reads.
+Begin with ``history`` (a job, as live views show it) and ``fold`` (all of a job, stream or script): everything else reads these.
 """

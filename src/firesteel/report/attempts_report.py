@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from firesteel.errors import UsageError
 from firesteel.humanize import format_seconds, plural
-from firesteel.report.attempts import Attempt, Lives, lives, sentences
-from firesteel.report.explain import blocked_lines, find_vertex, mirrored
+from firesteel.report.attempts import Attempt, Lives, sentences
+from firesteel.report.explain import begun, blocked_lines, find_vertex, mirrored
 from firesteel.report.history import JobHistory, VertexHistory
 from firesteel.scheduler.kernel.records import JournalRecord
 
@@ -17,12 +16,9 @@ def report(records: Iterable[JournalRecord], vertex: int | str | None = None, *,
 
     Raises UsageError if there are no records, or no such vertex.
     """
-    records = list(records)
-    history = JobHistory(records)
-    if history.started_at is None:
-        raise UsageError("The journal is empty: the job has not written anything yet.")
+    history = begun(records)
     chosen = None if vertex is None else find_vertex(history, vertex)
-    found = lives(records, None if chosen is None else chosen.id, all_of_them=all_of_them)
+    found = history.lives(None if chosen is None else chosen.id, all_of_them=all_of_them)
     lines = [f"blocked  {line}" for line in blocked_lines(history)] if chosen is None else []
     for number in sorted({key[0] for key in found}):
         lines += [*([""] if lines else []), *_vertex_lines(history, history.vertices[number], found)]

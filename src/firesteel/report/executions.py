@@ -243,6 +243,17 @@ class Executions:
         rows = np.flatnonzero(self.subtask == subtask)
         return rows[np.argsort(self.attempt[rows])].tolist()
 
+    def lives(self, *, all_of_them: bool = False) -> dict[int, list[Attempt]]:
+        """By subtask its attempts, by number: of subtasks that had several, or of all."""
+        order = np.lexsort((self.attempt, self.subtask))
+        if not all_of_them:
+            several = np.unique(self.subtask[self.attempt > 0])
+            order = order[np.isin(self.subtask[order], several)]
+        found: dict[int, list[Attempt]] = {}
+        for row in order.tolist():
+            found.setdefault(int(self.subtask[row]), []).append(self.as_attempt(row))
+        return found
+
     def as_attempt(self, row: int) -> Attempt:
         """One execution as reports have it."""
 

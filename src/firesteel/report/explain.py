@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
-from firesteel.report.attempts import lives, sentences
+from firesteel.options import format_value, lookup
+from firesteel.report.attempts import sentences
+from firesteel.report.fold import JobFold
 from firesteel.report.history import (
     Failure,
     JobHistory,
@@ -21,13 +22,12 @@ from firesteel.report.history import (
     vertex_count,
     weighed,
 )
-from firesteel.report.slot_sharing import group_lines, most_at_once, peaks_text
-from firesteel.report.slot_use import SlotUse, uses_of
+from firesteel.report.slot_sharing import group_lines
+from firesteel.report.slot_use import SlotUse, uses
 from firesteel.report.steps import step_lines
 from firesteel.report.waits import waited
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism.replay import TAPERED
-from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
 _LABEL_WIDTH = 13
 _SHORT = {
@@ -56,20 +56,23 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *
 
     Raises UsageError if there are no records, or no such vertex.
     """
-    records = list(records)
-    history = JobHistory(records)
-    if history.started_at is None:
-        raise UsageError("The journal is empty: the job has not written anything yet.")
-    uses = uses_of(history, records)
+    fold = begun(records)
+    used = uses(fold)
     if vertex is not None:
-        found = find_vertex(history, vertex)
-        of_one = _vertex_lines(history, found, records, uses.get(found.id), broken_off=broken_off, alone=True)
-        return "\n".join(of_one)
-    lines = list(_job_lines(history, records, broken_off=broken_off))
-    for number in sorted(history.vertices):
-        told = _vertex_lines(history, history.vertices[number], records, uses.get(number), broken_off=broken_off)
-        lines += ["", *told]
+        found = find_vertex(fold, vertex)
+        return "\n".join(_vertex_lines(fold, found, used.get(found.id), broken_off=broken_off, alone=True))
+    lines = list(_job_lines(fold, broken_off=broken_off))
+    for number in sorted(fold.vertices):
+        lines += ["", *_vertex_lines(fold, fold.vertices[number], used.get(number), broken_off=broken_off)]
     return "\n".join(lines)
+
+
+def begun(records: Iterable[JournalRecord]) -> JobFold:
+    """All of a job's journal. Raises UsageError if there are no records."""
+    fold = JobFold(records)
+    if fold.started_at is None:
+        raise UsageError("The journal is empty: the job has not written anything yet.")
+    return fold
 
 
 def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
@@ -93,7 +96,7 @@ def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
     raise UsageError(f"The job has no vertex '{text}'.", hint=hint)
 
 
-def _job_lines(history: JobHistory, records: list[JournalRecord], *, broken_off: bool) -> Iterator[str]:
+def _job_lines(history: JobFold, *, broken_off: bool) -> Iterator[str]:
     plan = history.plan
     title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
     standing = f"broken off while {history.status} (its process is gone)" if broken_off else f"still {history.status}"
@@ -109,7 +112,7 @@ def _job_lines(history: JobHistory, records: list[JournalRecord], *, broken_off:
     undecided = f"; {vertex_count(open_vertices)} {_undecided(is_over)}" if open_vertices else ""
     yield labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     for name in sorted(history.groups):
-        yield labelled("group", "\n".join(_group(history, name, records)))
+        yield labelled("group", "\n".join(_group(history, name)))
     told = history.decisions
     if is_over:
         told = [replace(each, reason=waited(each, history)) if each.what == "waiting" else each for each in told]
@@ -132,29 +135,16 @@ def blocked_lines(history: JobHistory) -> list[str]:
     return lines
 
 
-def _group(history: JobHistory, name: str, records: list[JournalRecord]) -> Iterator[str]:
-    members = [v for v in history.vertices.values() if v.slot_sharing_group == name]
+def _group(fold: JobFold, name: str) -> Iterator[str]:
+    members = [v for v in fold.vertices.values() if v.slot_sharing_group == name]
     numbers = sorted(v.id for v in members)
     peak = max((v.peaks.largest[1] for v in members if v.peaks.by_subtask), default=0)
-    return group_lines(history.groups[name], numbers, most_at_once(records, numbers), peak, _framework(history))
-
-
-def _framework(history: JobHistory) -> int | None:
-    """Bytes that a worker may hold beside what its slot has."""
-    if history.plan is None:
-        return None
-    return int(history.plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
-
-
-def _memory(history: JobHistory, vertex: VertexHistory) -> str:
-    group = history.group_of(vertex)
-    return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, _framework(history))
+    return group_lines(fold.groups[name], numbers, fold.most_at_once(numbers), peak, fold.framework_memory)
 
 
 def _vertex_lines(
-    history: JobHistory,
+    history: JobFold,
     vertex: VertexHistory,
-    records: list[JournalRecord],
     use: SlotUse | None,
     *,
     broken_off: bool,
@@ -184,25 +174,25 @@ def _vertex_lines(
         if unfinished and history.is_over:
             unfinished = f"; {waiting + running} did not finish"
         yield labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
-    yield from _slot_lines(history, vertex, use)
+    yield from _slot_lines(history.memory_text(vertex), use)
     if vertex.not_mirrored and history.is_speculative:
         yield labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
     if vertex.mirrors or vertex.rejected:
         yield labelled("mirrors", f"{mirrored(vertex)}.")
     if vertex.attempts:
-        yield labelled("attempts", "\n".join(_attempts(history, vertex, records)))
+        yield labelled("attempts", "\n".join(_attempts(history, vertex)))
     for failure in vertex.failures[:_MAX_FAILURES]:
         yield labelled("failed", _failure(failure))
     if len(vertex.failures) > _MAX_FAILURES:
         yield labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
 
 
-def _slot_lines(history: JobHistory, vertex: VertexHistory, use: SlotUse | None) -> Iterator[str]:
+def _slot_lines(memory: str, use: SlotUse | None) -> Iterator[str]:
     """The time and the memory of its slots, as far as it is known."""
     if use is not None:
         yield labelled("used", f"{use.words()}.")
-    if vertex.peaks.by_subtask:
-        yield labelled("memory", f"{_memory(history, vertex)}.")
+    if memory:
+        yield labelled("memory", f"{memory}.")
 
 
 def mirrored(vertex: VertexHistory) -> str:
@@ -219,12 +209,12 @@ def mirrored(vertex: VertexHistory) -> str:
     return "; ".join(parts)
 
 
-def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
+def _attempts(fold: JobFold, vertex: VertexHistory) -> Iterator[str]:
     most, many = max(vertex.attempts.values()), plural(len(vertex.attempts), "subtask")
     yield f"{many} needed more than one attempt (at most {most}): {subtask_numbers(list(vertex.attempts))}."
-    found = lives(records, vertex.id)
+    found = fold.lives(vertex.id)
     for (_, subtask), attempts in list(found.items())[:_MAX_SUBTASKS]:
-        for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0, is_over=history.is_over)):
+        for place, sentence in enumerate(sentences(attempts, fold.now, is_over=fold.is_over)):
             yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
     if len(found) > _MAX_SUBTASKS:
         yield f"'firesteel history' lists {len(found) - _MAX_SUBTASKS} more."
@@ -242,16 +232,11 @@ def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
 
 
 def _sentence(decision: Decision) -> str:
-    text = decision.reason.strip() or _without_reason(decision)
+    text = decision.reason.strip() or f"{decision.result}{f' by {decision.rule}' if decision.rule else ''}"
     if decision.bounds and not any(bound in text for bound in decision.bounds):
         text = f"{text.rstrip('.')}; bounded by {', '.join(decision.bounds)}"
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
-
-
-def _without_reason(decision: Decision) -> str:
-    rule = f" by {decision.rule}" if decision.rule else ""
-    return f"{decision.result}{rule}"
 
 
 def option_text(key: str, value: Any) -> str:

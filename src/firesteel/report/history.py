@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +12,8 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS
-from firesteel.options import SPECULATIVE_ENABLED
-from firesteel.report.slot_sharing import GroupHistory, Peaks
+from firesteel.options import FRAMEWORK_MEMORY, MAX_PARALLELISM, PARALLELISM_DEFAULT, SPECULATIVE_ENABLED
+from firesteel.report.slot_sharing import GroupHistory, Peaks, peaks_text
 from firesteel.scheduler.kernel.records import (
     REJECTED,
     RETIRED,
@@ -55,6 +57,41 @@ class Blocked:
 
 
 @dataclass(slots=True)
+class TimeLeft:
+    """Of one vertex. ``apply`` takes its records in order; times are the job's."""
+
+    begun: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    """Start time of each execution (subtask, attempt) that runs now: as many as run, not as many as there are."""
+    finished: int = 0
+    spent: float = 0.0
+    """Seconds that the finished ones ran, together."""
+
+    def apply(self, record: StateChange) -> None:
+        times = record.times or [record.at] * len(record.subtasks)
+        executions = zip(record.subtasks, record.attempts, strict=False)
+        if record.state in RUNNING:
+            for execution, at in zip(executions, times, strict=False):
+                self.begun.setdefault(execution, at)
+            return
+        starts = record.deployed or [-1.0] * len(record.subtasks)
+        for execution, at, start in zip(executions, times, starts, strict=False):
+            began = self.begun.pop(execution, start)
+            if record.state == "FINISHED" and began >= 0:
+                self.finished += 1
+                self.spent += max(0.0, at - began)
+
+    def seconds(self, now: float, waiting: int) -> float | None:
+        """With ``waiting`` subtasks still to begin after those that run, as many at once as run now, each taking as long as the
+        finished ones did on average. None: none has finished, or none runs."""
+        running = len(self.begun)
+        if not self.finished or not running:
+            return None
+        mean = self.spent / self.finished
+        still = sum(max(0.0, mean - (now - began)) for began in self.begun.values())
+        return (waiting * mean + still) / running
+
+
+@dataclass(slots=True)
 class VertexHistory:
     """History of one job vertex as folded from the records. Bytes are plain, times as in the records."""
 
@@ -94,6 +131,7 @@ class VertexHistory:
     states: dict[int, str] = field(default_factory=dict)
     """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
     by_state: Counter[str] = field(default_factory=Counter)
+    left: TimeLeft = field(default_factory=TimeLeft)
 
     def subtasks_in_words(self, undecided: str = "open") -> str:
         """``3 subtasks``, or whose tasks do its work. ``undecided``: the word for a parallelism that is still open."""
@@ -101,9 +139,18 @@ class VertexHistory:
             return f"in the tasks of [{self.absorbed_by}]"
         return undecided if self.parallelism is None else plural(self.parallelism, "subtask")
 
+    @property
+    def decided(self) -> Decision | None:
+        """The decision on its parallelism; None: it is open, or was never written down."""
+        return next((each for each in reversed(self.decisions) if is_parallelism(each)), None)
+
+    def known(self, name: str) -> int | None:
+        """One of its metrics; None while it is not known."""
+        return None if name not in self.metrics else int(self.metrics[name])
+
     def number(self, name: str) -> int:
         """One of its metrics; 0 while it is not known."""
-        return int(self.metrics.get(name, 0))
+        return self.known(name) or 0
 
     @property
     def steps(self) -> dict[str, dict[str, int]]:
@@ -152,7 +199,11 @@ class VertexHistory:
 class JobHistory:
     """``apply`` takes the records of one job in order, live or from a journal."""
 
-    def __init__(self, records: Iterable[JournalRecord] = ()) -> None:
+    def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
+        """``runs``: its time goes on between records, until :meth:`stop` or its end."""
+        self._runs = runs
+        self._clock = math.inf
+        """Value of ``time.monotonic`` at time 0 of the records, as far as records tell: each comes a little late."""
         self.plan: JobPlanned | None = None
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
@@ -171,7 +222,39 @@ class JobHistory:
 
     @property
     def seconds(self) -> float:
+        """From its first record to its last one."""
         return 0.0 if self.started_at is None or self.last_at is None else max(0.0, self.last_at - self.started_at)
+
+    @property
+    def zero(self) -> float:
+        return self.started_at or 0.0
+
+    @property
+    def now(self) -> float:
+        """As in the records: the last one's time, or later where the job runs."""
+        last = self.zero + self.seconds
+        return max(last, time.monotonic() - self._clock) if self._runs and not self.is_over else last
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from its begin until now."""
+        return self.now - self.zero
+
+    def began_by(self, moment: float) -> None:
+        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
+        self._clock = min(self._clock, moment)
+
+    def stop(self) -> None:
+        """Nobody writes records any more: its time stands still."""
+        self._runs = False
+
+    @property
+    def name(self) -> str:
+        return self.plan.job_name if self.plan else "job"
+
+    @property
+    def id(self) -> str:
+        return self.plan.job_id if self.plan else ""
 
     @property
     def is_over(self) -> bool:
@@ -187,6 +270,8 @@ class JobHistory:
         return [block for block in self.blocks if not block.is_over]
 
     def apply(self, record: JournalRecord) -> None:
+        if self._runs:
+            self.began_by(time.monotonic() - record.at)
         self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
         self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
         match record:
@@ -222,6 +307,54 @@ class JobHistory:
         if found is None:
             found = self.vertices[number] = VertexHistory(number, f"vertex {number}")
         return found
+
+    def seconds_left(self, vertex: VertexHistory) -> float | None:
+        """None: it cannot be known (yet)."""
+        if vertex.parallelism is None or vertex.is_done or self.is_over:
+            return None
+        return vertex.left.seconds(self.now, vertex.counts()[0])
+
+    def bound(self, vertex: VertexHistory) -> int | None:
+        """The most subtasks that a vertex whose parallelism is open may get; the number itself where the user has fixed it.
+        None: not known."""
+        if self.plan is None:
+            return None
+        described, options = self.planned(vertex), self.plan.options
+        fixed, own = described.get("parallelism"), described.get("max_parallelism")
+        if isinstance(fixed, int) and fixed > 0:
+            return fixed
+        default = options.get(PARALLELISM_DEFAULT.key) or MAX_PARALLELISM.default
+        common = options.get(MAX_PARALLELISM.key, default)
+        return min(int(common), own) if isinstance(own, int) and own > 0 else int(common)
+
+    def planned(self, vertex: VertexHistory) -> Mapping[str, Any]:
+        """The vertex as the plan describes it."""
+        described = enumerate(self.plan.vertices if self.plan else ())
+        return next((each for number, each in described if int(each.get("id", number)) == vertex.id), {})
+
+    @property
+    def framework_memory(self) -> int | None:
+        """Bytes that a worker may hold beside what its slot has; None: the plan is not known."""
+        return self.plan and int(self.plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
+
+    def memory_text(self, vertex: VertexHistory) -> str:
+        """Most resident memory of the vertex' workers, of what they may hold; empty: not watched."""
+        if not vertex.peaks.by_subtask:
+            return ""
+        group = self.group_of(vertex)
+        return peaks_text(vertex.peaks, group.profile if group else ResourceProfile.UNKNOWN, self.framework_memory)
+
+    def state_of(self, vertex: VertexHistory) -> str:
+        """One word: ``waiting`` (for its inputs), ``queued``, ``running``, ``done``, ``restarting``, ``failed``, ``cancelled``."""
+        if vertex.is_done:
+            return "done"
+        if self.is_over:
+            return "failed" if vertex.by_state["FAILED"] else "cancelled" if vertex.states else "not begun"
+        if vertex.parallelism is None:
+            return "waiting"
+        if vertex.counts()[1]:
+            return "running"
+        return "restarting" if vertex.by_state["FAILED"] or self.status == "RESTARTING" else "queued"
 
     def _planned(self, record: JobPlanned) -> None:
         self.plan = record
@@ -267,6 +400,7 @@ class JobHistory:
 
     def _changed(self, record: StateChange) -> None:
         vertex = self.vertex(record.vertex)
+        vertex.left.apply(record)
         if record.state == "CREATED":
             _created(vertex, record)
         if vertex.opened or vertex.concurrent:
@@ -301,6 +435,14 @@ class JobHistory:
 
 def is_parallelism(decision: Decision) -> bool:
     return decision.what in ("parallelism", "source parallelism")
+
+
+def parallelism_of(decision: Decision) -> int | None:
+    """The parallelism that was decided; None: it is not about one."""
+    if not is_parallelism(decision):
+        return None
+    found = decision.result.get("parallelism") if isinstance(decision.result, dict) else decision.result
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _parallelism(result: Any) -> int:

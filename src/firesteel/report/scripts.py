@@ -5,32 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from firesteel.errors import UsageError
 from firesteel.humanize import format_seconds
 from firesteel.journal.file import skipped
-from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.journal.scripts import QueryRecord
+from firesteel.report.fold import ScriptFold
 from firesteel.scheduler.kernel.records import JournalRecord
-
-
-def is_script(records: Sequence[JournalRecord]) -> bool:
-    """Returns True if a journal tells of a script, not of a job or stream."""
-    return bool(records) and isinstance(records[0], ScriptPlanned)
-
-
-def not_a_script(records: Sequence[JournalRecord]) -> None:
-    """Raises UsageError for a script's journal, where a job's is wanted."""
-    if is_script(records):
-        raise UsageError("This is a script.", hint="'firesteel explain' names the jobs of its queries.")
 
 
 def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False) -> str:
     """Every query, in order. ``broken_off``: whoever ran the script is gone."""
     records = list(records)
-    plan = next(each for each in records if isinstance(each, ScriptPlanned))
-    end = next((each for each in records if isinstance(each, ScriptEnded)), None)
-    standing = end.status if end else "broken off" if broken_off else "still RUNNING"
-    title = f"{plan.name} (script {plan.script_id}): {standing} after {format_seconds(records[-1].at)}."
-    lines = query_lines([each for each in records if isinstance(each, QueryRecord)], dry_run=plan.dry_run)
+    fold = ScriptFold()
+    for record in records:
+        fold.apply(record)
+    assert fold.plan is not None
+    standing = fold.end.status if fold.end else "broken off" if broken_off else "still RUNNING"
+    title = f"{fold.plan.name} (script {fold.id}): {standing} after {format_seconds(fold.elapsed)}."
+    lines = query_lines(fold.queries, dry_run=fold.plan.dry_run)
     return "\n".join([title, *lines, *skipped(records)])
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.scheduler.kernel.records import JournalRecord, SlotUsage, StateChange
+from firesteel.scheduler.kernel.records import SlotUsage
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
 MIB = 1 << 20
@@ -67,19 +65,6 @@ class Peaks:
 Groups = Mapping[str, GroupHistory]
 
 
-def most_at_once(records: Iterable[JournalRecord], vertices: Iterable[int]) -> int:
-    """Executions of these vertices, of those that finished, that ran at the same time. Launches are often told of only when
-    all is over, so counting as records come shows fewer."""
-    wanted = set(vertices)
-    columns = [r for r in records if isinstance(r, StateChange) and r.vertex in wanted and r.deployed]
-    if not columns:
-        return 0
-    began = np.concatenate([r.deployed for r in columns])
-    ended = np.concatenate([r.times or np.full(len(r.deployed), r.at) for r in columns])
-    order = np.lexsort((np.repeat((1, 0), len(began)), np.concatenate((began, ended))))  # an end first, at one time
-    return int(np.cumsum(np.repeat((1, -1), len(began))[order]).max())
-
-
 def group_lines(
     group: GroupHistory, vertices: list[int], at_once: int, largest_peak: int, framework: int | None
 ) -> Iterator[str]:
@@ -109,7 +94,7 @@ def peaks_text(peaks: Peaks, profile: ResourceProfile, framework: int | None) ->
     subtask, most = peaks.largest
     median = f", median {format_bytes(peaks.median * MIB)}" if len(peaks.by_subtask) > 1 else ""
     limit = worker_limit(profile, framework)
-    of = f", of {format_bytes(limit)} that a worker may hold ({_percent(most * MIB / limit)})" if limit else ""
+    of = f", of {format_bytes(limit)} that a worker may hold ({percent(most * MIB / limit)})" if limit else ""
     return f"at most {format_bytes(most * MIB)} (subtask {subtask}){median}{of}"
 
 
@@ -127,10 +112,10 @@ def waiting_text(groups: Groups) -> str:
 
 def _share(profile: ResourceProfile, largest_peak: int, framework: int | None) -> str:
     limit = worker_limit(profile, framework)
-    return _percent(largest_peak * MIB / limit) if limit and largest_peak else ""
+    return percent(largest_peak * MIB / limit) if limit and largest_peak else ""
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 

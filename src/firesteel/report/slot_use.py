@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,9 +9,10 @@ import numpy as np
 
 from firesteel.humanize import format_seconds, plural
 from firesteel.model.job_graph import ResultPartitionType
-from firesteel.report.executions import Executions, Spans
-from firesteel.report.history import JobHistory, VertexHistory, is_parallelism
-from firesteel.scheduler.kernel.records import JournalRecord, StateChange
+from firesteel.report.executions import Spans
+from firesteel.report.fold import JobFold
+from firesteel.report.history import VertexHistory
+from firesteel.report.slot_sharing import percent
 
 _PIPELINED = ResultPartitionType.PIPELINED.value
 _OVERLAP = 1.25
@@ -41,9 +41,9 @@ class SlotUse:
 
     def words(self) -> str:
         """``95 % of the time of 16 slots used in 1.1 s; idle: 1 % until all had begun, 3 % between subtasks, 1 % at the end``."""
-        others = f", and {_percent(self.others)} by other steps" if self.others >= _SHOWN else ""
+        others = f", and {percent(self.others)} by other steps" if self.others >= _SHOWN else ""
         idle = [
-            f"{_percent(share)} {where}"
+            f"{percent(share)} {where}"
             for share, where in (
                 (self.begin, "until all had begun"),
                 (self.between, "between subtasks"),
@@ -52,7 +52,7 @@ class SlotUse:
             if share >= _SHOWN
         ]
         return (
-            f"{_percent(self.used)} of the time of {plural(self.slots, 'slot')} used in {format_seconds(self.seconds)}{others}"
+            f"{percent(self.used)} of the time of {plural(self.slots, 'slot')} used in {format_seconds(self.seconds)}{others}"
             f"{'; idle: ' if idle else ''}{', '.join(idle)}"
         )
 
@@ -83,29 +83,19 @@ class BusySlots:
         return (begun * time - float(self._sums[0][begun])) - (over * time - float(self._sums[1][over]))
 
 
-def uses_of(history: JobHistory, records: Iterable[JournalRecord]) -> dict[int, SlotUse]:
+def uses(fold: JobFold) -> dict[int, SlotUse]:
     """Of the vertices of a job that are done, by number, each among those of its slot sharing group. Where tasks stream to each other, several
     executions have one slot: nothing is told then."""
-    executions: defaultdict[int, Executions] = defaultdict(Executions)
-    for record in records:
-        if isinstance(record, StateChange):
-            executions[record.vertex].apply(record)
-    return uses(history, executions)
-
-
-def uses(history: JobHistory, executions: Mapping[int, Executions]) -> dict[int, SlotUse]:
-    """As ``uses_of``, from the vertices' executions."""
-    plan = history.plan
-    if plan is None or any(dataset.get("type") == _PIPELINED for dataset in plan.datasets):
+    if fold.plan is None or any(dataset.get("type") == _PIPELINED for dataset in fold.plan.datasets):
         return {}
-    spans = {number: each.spans() for number, each in executions.items()}
+    spans = {number: each.spans() for number, each in fold.executions.items()}
     groups: dict[str, list[Spans]] = {}
     for number, each in spans.items():
-        groups.setdefault(history.vertex(number).slot_sharing_group, []).append(each)
+        groups.setdefault(fold.vertex(number).slot_sharing_group, []).append(each)
     busy = {name: BusySlots(each) for name, each in groups.items()}
     found: dict[int, SlotUse] = {}
     for number, each in spans.items():
-        vertex = history.vertex(number)
+        vertex = fold.vertex(number)
         use = slot_use(each, busy[vertex.slot_sharing_group], known_slots(vertex)) if vertex.is_done else None
         if use is not None:
             found[number] = use
@@ -138,13 +128,7 @@ def slot_use(own: Spans, busy: BusySlots, slots: int) -> SlotUse | None:
 
 def known_slots(vertex: VertexHistory) -> int:
     """Slots that the vertex' decision on its parallelism saw; 0: none is on record."""
-    decision = next((one for one in reversed(vertex.decisions) if is_parallelism(one)), None)
-    if decision is None:
-        return 0
-    allowed = decision.inputs.get("allowed")
-    slots = decision.inputs.get("slots", allowed.get("slots") if isinstance(allowed, Mapping) else None)
+    inputs = vertex.decided.inputs if vertex.decided else {}
+    allowed = inputs.get("allowed")
+    slots = inputs.get("slots", allowed.get("slots") if isinstance(allowed, Mapping) else None)
     return slots if isinstance(slots, int) else 0
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.report.explain import labelled, option_text
-from firesteel.report.streams import StreamHistory
+from firesteel.report.fold import StreamFold
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange, TriggerCause
 
@@ -58,21 +58,24 @@ def rescale_sentence(record: RescaleRecord) -> str:
     return f"{text}: {record.reason.rstrip('.')}" if record.reason else text
 
 
-def _history(records: Iterable[JournalRecord]) -> StreamHistory:
-    history = StreamHistory(records)
+def _history(records: Iterable[JournalRecord]) -> StreamFold:
+    history = StreamFold(whole=True)
+    for record in records:
+        history.apply(record)
     if history.started_at is None:
         raise UsageError("The journal is empty: the stream has not written anything yet.")
     return history
 
 
-def _title(history: StreamHistory) -> str:
+def _title(history: StreamFold) -> str:
     plan = history.plan
+    standing = history.end.status if history.end else f"still {history.state}"
     name = f"{plan.name} (stream {plan.stream_id})" if plan else "A stream whose plan is not in the journal"
-    return f"{name}: {history.standing} after {format_seconds(history.seconds)}."
+    return f"{name}: {standing} after {format_seconds(history.elapsed)}."
 
 
-def _facts(history: StreamHistory) -> Iterator[str]:
-    plan, batches = history.plan, history.batches
+def _facts(history: StreamFold) -> Iterator[str]:
+    plan, batches = history.plan, history.totals
     if history.end is not None and history.end.cause:
         yield labelled("cause", history.end.cause)
     if plan:
@@ -89,7 +92,7 @@ def _facts(history: StreamHistory) -> Iterator[str]:
     yield labelled(
         "size", f"{plural(batches.count, 'batch', 'es')}, {plural(batches.rows, 'row')}, {took} each on average."
     )
-    yield labelled("partitions", f"{' -> '.join(_folded(batches.parallelisms))}.")
+    yield labelled("partitions", f"{' -> '.join(_folded([level for _, level in history.levels]))}.")
     if batches.last.state_rows:
         state = f"{plural(batches.last.state_rows, 'row')}, {format_bytes(batches.last.state_bytes)}"
         yield labelled("state", f"{state} after batch {batches.last.batch}.")
@@ -105,7 +108,7 @@ def _folded(numbers: list[int], most: int = 12) -> list[str]:
     return ["..." if len(numbers) > most else "", *map(str, numbers[-most:])][len(numbers) <= most :]
 
 
-def _told(history: StreamHistory) -> Iterator[str]:
+def _told(history: StreamFold) -> Iterator[str]:
     """One line per thing that happened; the same thing many times over in one line."""
     again, last = 0, ""
     for record in history.story:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from firesteel.report.attempts import lives
-from firesteel.report.history import JobHistory, VertexHistory, is_parallelism
-from firesteel.scheduler.kernel.records import Decision, JournalRecord, StateChange
+from firesteel.report.fold import JobFold
+from firesteel.report.history import JobHistory, VertexHistory, parallelism_of
+from firesteel.scheduler.kernel.records import Decision, JournalRecord
 
 DECISIONS = pa.schema([
     pa.field("at", pa.float64()),
@@ -99,18 +100,11 @@ def _decision(record: Decision) -> dict[str, Any]:
         "name": record.name or None,
         "rule": record.rule,
         "bounds": record.bounds,
-        "parallelism": _parallelism(record),
+        "parallelism": parallelism_of(record),
         "inputs": _json(record.inputs),
         "result": _json(record.result),
         "reason": record.reason,
     }
-
-
-def _parallelism(record: Decision) -> int | None:
-    if not is_parallelism(record):
-        return None
-    found = record.result.get("parallelism") if isinstance(record.result, dict) else record.result
-    return found if isinstance(found, int) else None
 
 
 def vertices_table(records: Sequence[JournalRecord]) -> pa.Table:
@@ -121,7 +115,7 @@ def vertices_table(records: Sequence[JournalRecord]) -> pa.Table:
 
 def _vertex(vertex: VertexHistory) -> dict[str, Any]:
     waiting, running, finished = vertex.counts()
-    decided = next((d for d in reversed(vertex.decisions) if is_parallelism(d)), None)
+    decided = vertex.decided
     return {
         "vertex": vertex.id,
         "name": vertex.name,
@@ -143,11 +137,11 @@ def _vertex(vertex: VertexHistory) -> dict[str, Any]:
 
 def attempts_table(records: Sequence[JournalRecord]) -> pa.Table:
     """A row for each execution of each subtask, by vertex, subtask and attempt."""
-    names = {number: vertex.name for number, vertex in JobHistory(records).vertices.items()}
+    fold = JobFold(records)
     rows = (
         {
             "vertex": vertex,
-            "name": names.get(vertex),
+            "name": fold.vertex(vertex).name,
             "subtask": subtask,
             "attempt": attempt.number,
             "state": attempt.state,
@@ -162,7 +156,7 @@ def attempts_table(records: Sequence[JournalRecord]) -> pa.Table:
             "peak_bytes": attempt.peak << 20 if attempt.peak else None,
             "cause": attempt.cause or None,
         }
-        for (vertex, subtask), attempts in lives(records, all_of_them=True).items()
+        for (vertex, subtask), attempts in fold.lives(all_of_them=True).items()
         for attempt in attempts
     )
     return _table(rows, ATTEMPTS)
@@ -175,34 +169,19 @@ def timings_table(records: Sequence[JournalRecord]) -> pa.Table:
 
 
 def _timings(records: Sequence[JournalRecord]) -> Iterator[dict[str, Any]]:
-    history = JobHistory(records)
+    history = JobFold(records)
     if history.started_at is None or history.last_at is None:
         return
     yield _phase(None, history.plan.job_name if history.plan else None, "job", history.started_at, history.last_at)
-    launched = _first_launches(records)
     for number in sorted(history.vertices):
         vertex = history.vertices[number]
         if vertex.first_at is None or vertex.last_at is None:
             continue
-        first = launched.get(number, vertex.last_at)
+        launches = history.executions[number].began
+        first = float(np.nanmin(launches)) if not np.isnan(launches).all() else vertex.last_at
         yield _phase(number, vertex.name, "waiting", history.started_at, min(vertex.first_at, first))
         yield _phase(number, vertex.name, "queued", min(vertex.first_at, first), first)
         yield _phase(number, vertex.name, "running", first, vertex.last_at)
-
-
-def _first_launches(records: Iterable[JournalRecord]) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for record in records:
-        if not isinstance(record, StateChange):
-            continue
-        if record.state in ("DEPLOYING", "RUNNING"):
-            at = min(record.times, default=record.at)
-        elif record.deployed:
-            at = min(record.deployed)
-        else:
-            continue
-        found[record.vertex] = min(at, found.get(record.vertex, at))
-    return found
 
 
 def _phase(vertex: int | None, name: str | None, phase: str, begin: float, end: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TextIO
 
 from firesteel.masking import Masker
-from firesteel.report.history import VertexHistory, is_parallelism
+from firesteel.report.history import JobHistory, VertexHistory, is_parallelism
 from firesteel.scheduler.kernel.records import (
     Decision,
     JobPlanned,
@@ -19,7 +19,6 @@ from firesteel.scheduler.kernel.records import (
     StateChange,
 )
 from firesteel.view.news import says_what_is_kept
-from firesteel.view.watched import Watched, state_of
 
 VERSION = 1
 _NOTES = ("speculation", "winner", "blocklist", "placement", "slot request", "restart", "failover", "warning")
@@ -48,32 +47,31 @@ class JsonView:
         self._stream = stream
         self._finished: set[int] = set()
 
-    def update(self, watched: Watched, record: JournalRecord) -> None:
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
         match record:
             case JobPlanned():
                 vertices = [
-                    {"id": v.id, "name": v.name, "inputs": v.inputs, "bound": watched.bound(v)}
-                    for v in watched.history.vertices.values()
+                    {"id": v.id, "name": v.name, "inputs": v.inputs, "bound": history.bound(v)}
+                    for v in history.vertices.values()
                 ]
-                self._say(watched, "job", name=record.job_name, vertices=vertices)
+                self._say(history, "job", name=record.job_name, vertices=vertices)
             case JobStatusRecord():
-                self._say(watched, "status", status=record.status, cause=record.cause)
+                self._say(history, "status", status=record.status, cause=record.cause)
             case Decision():
-                self._decided(watched, record)
+                self._decided(history, record)
             case StateChange() if record.state == "FAILED":
-                self._failed(watched, record)
+                self._failed(history, record)
             case MetricsSnapshot():
-                self._measured(watched, record)
+                self._measured(history, record)
             case _:
                 pass
-        self._tell_finished(watched)
+        self._tell_finished(history)
 
-    def close(self, watched: Watched) -> None:
-        history = watched.history
+    def close(self, history: JobHistory) -> None:
         vertices = list(history.vertices.values())
-        self._tell_finished(watched)
+        self._tell_finished(history)
         self._say(
-            watched,
+            history,
             "result",
             status=history.status,
             seconds=round(history.seconds, 3),
@@ -84,27 +82,27 @@ class JsonView:
             cause=history.cause if history.status != "FINISHED" else "",
         )
 
-    def _decided(self, watched: Watched, record: Decision) -> None:
+    def _decided(self, history: JobHistory, record: Decision) -> None:
         if record.vertex is not None and is_parallelism(record):
-            vertex = watched.history.vertex(record.vertex)
+            vertex = history.vertex(record.vertex)
             told = {"rule": record.rule, "bounds": record.bounds, "reason": record.reason}
-            self._say(watched, "decided", vertex=vertex.id, name=vertex.name, parallelism=vertex.parallelism, **told)
+            self._say(history, "decided", vertex=vertex.id, name=vertex.name, parallelism=vertex.parallelism, **told)
         elif record.what in _NOTES or says_what_is_kept(record):
-            self._say(watched, "note", vertex=record.vertex, what=record.what, reason=record.reason)
+            self._say(history, "note", vertex=record.vertex, what=record.what, reason=record.reason)
 
-    def _failed(self, watched: Watched, record: StateChange) -> None:
+    def _failed(self, history: JobHistory, record: StateChange) -> None:
         subtasks, attempts = list(record.subtasks), [attempt + 1 for attempt in record.attempts]
-        self._say(watched, "failed", vertex=record.vertex, subtasks=subtasks, attempts=attempts, cause=record.cause)
+        self._say(history, "failed", vertex=record.vertex, subtasks=subtasks, attempts=attempts, cause=record.cause)
 
-    def _measured(self, watched: Watched, record: MetricsSnapshot) -> None:
+    def _measured(self, history: JobHistory, record: MetricsSnapshot) -> None:
         for number in record.vertices:
-            vertex = watched.history.vertex(number)
+            vertex = history.vertex(number)
             if not vertex.is_done:
-                left = watched.seconds_left(vertex)
-                self._vertex(watched, "progress", vertex, seconds_left=None if left is None else round(left, 1))
+                left = history.seconds_left(vertex)
+                self._vertex(history, "progress", vertex, seconds_left=None if left is None else round(left, 1))
 
-    def _tell_finished(self, watched: Watched) -> None:
-        for vertex in watched.history.vertices.values():
+    def _tell_finished(self, history: JobHistory) -> None:
+        for vertex in history.vertices.values():
             if not vertex.is_done:
                 self._finished.discard(vertex.id)
             elif (
@@ -113,16 +111,16 @@ class JsonView:
                 and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
             ):
                 self._finished.add(vertex.id)
-                self._vertex(watched, "finished", vertex, seconds=round(vertex.seconds or 0.0, 3))
+                self._vertex(history, "finished", vertex, seconds=round(vertex.seconds or 0.0, 3))
 
-    def _vertex(self, watched: Watched, event: str, vertex: VertexHistory, **more: Any) -> None:
+    def _vertex(self, history: JobHistory, event: str, vertex: VertexHistory, **more: Any) -> None:
         waiting, running, done = vertex.counts()
         self._say(
-            watched,
+            history,
             event,
             vertex=vertex.id,
             name=vertex.name,
-            state=state_of(watched.history, vertex),
+            state=history.state_of(vertex),
             parallelism=vertex.parallelism,
             waiting=waiting,
             running=running,
@@ -132,5 +130,5 @@ class JsonView:
             **more,
         )
 
-    def _say(self, watched: Watched, event: str, **fields: Any) -> None:
-        write_event(self._stream, event, job=watched.job_id, at=round(watched.history.last_at or 0.0, 3), **fields)
+    def _say(self, history: JobHistory, event: str, **fields: Any) -> None:
+        write_event(self._stream, event, job=history.id, at=round(history.last_at or 0.0, 3), **fields)

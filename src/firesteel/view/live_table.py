@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.report.history import JobHistory, VertexHistory
 from firesteel.report.slot_sharing import waiting_text
-from firesteel.view.watched import Watched, state_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,14 +40,13 @@ _STYLES = {"done": "green", "running": "bold", "waiting": "dim", "failed": "red"
 Cells = dict[str, str]
 
 
-def table_of(watched: Watched, width: int, height: int = MAX_ROWS + 2) -> Table:
+def table_of(history: JobHistory, width: int, height: int = MAX_ROWS + 2) -> Table:
     """At most ``width`` characters wide and ``height`` lines high."""
     from rich.table import Table
     from rich.text import Text
 
-    history = watched.history
     table = Table(
-        title=Text(headline(watched), overflow="ellipsis", no_wrap=True),
+        title=Text(headline(history), overflow="ellipsis", no_wrap=True),
         title_justify="left",
         title_style="bold",
         box=None,
@@ -62,15 +60,14 @@ def table_of(watched: Watched, width: int, height: int = MAX_ROWS + 2) -> Table:
     for name, least in columns.items():
         side = "left" if name == "state" else "right"
         table.add_column(name, justify=side, no_wrap=True, min_width=least)
-    for number, name, cells, style in rows_of(watched, max(1, min(MAX_ROWS, height - 2))):
+    for number, name, cells, style in rows_of(history, max(1, min(MAX_ROWS, height - 2))):
         table.add_row(number, Text(name), *(cells.get(column, "") for column in columns), style=style)
     return table
 
 
-def headline(watched: Watched) -> str:
+def headline(history: JobHistory) -> str:
     """``word count: running, 12 s; 3 of 14 subtasks done``, and which nodes are blocked, who waits for slots."""
-    history = watched.history
-    parts = [f"{watched.name}: {standing(history)}, {format_seconds(watched.seconds)}"]
+    parts = [f"{history.name}: {standing(history)}, {format_seconds(history.elapsed)}"]
     total = sum(vertex.parallelism or 0 for vertex in history.vertices.values())
     if total and not history.is_over:
         done = sum(vertex.counts()[2] for vertex in history.vertices.values())
@@ -88,12 +85,11 @@ def standing(history: JobHistory) -> str:
     return "cancelled" if history.status == "CANCELED" else history.status.lower()
 
 
-def closing_line(watched: Watched) -> str:
+def closing_line(history: JobHistory) -> str:
     """``word count: finished after 4.2 s, 2 steps, 14 subtasks``."""
-    history = watched.history
     total = sum(vertex.parallelism or 0 for vertex in history.vertices.values())
     size = f", {plural(len(history.vertices), 'step')}, {plural(total, 'subtask')}" if total else ""
-    return f"{watched.name}: {standing(history)} after {format_seconds(history.seconds)}{size}"
+    return f"{history.name}: {standing(history)} after {format_seconds(history.seconds)}{size}"
 
 
 def _columns(history: JobHistory, width: int) -> dict[str, int]:
@@ -108,11 +104,10 @@ def _columns(history: JobHistory, width: int) -> dict[str, int]:
     return columns
 
 
-def rows_of(watched: Watched, limit: int) -> list[tuple[str, str, Cells, str]]:
+def rows_of(history: JobHistory, limit: int) -> list[tuple[str, str, Cells, str]]:
     """(id, name, cells, style) of each row."""
-    history = watched.history
     shown, before, after = folded(list(history.vertices.values()), limit)
-    rows = [_row(watched, vertex) for vertex in shown]
+    rows = [_row(history, vertex) for vertex in shown]
     if before:
         rows.insert(0, _folded_row(before, "done", "green"))
     if after:
@@ -152,20 +147,20 @@ def _folded_row(vertices: list[VertexHistory], state: str, style: str) -> tuple[
     return "", f"{plural(len(vertices), 'more step')} {state}", cells, style
 
 
-def _row(watched: Watched, vertex: VertexHistory) -> tuple[str, str, Cells, str]:
-    state = state_of(watched.history, vertex)
-    return str(vertex.id), vertex.name, _cells(watched, vertex, state), _STYLES.get(state, "")
+def _row(history: JobHistory, vertex: VertexHistory) -> tuple[str, str, Cells, str]:
+    state = history.state_of(vertex)
+    return str(vertex.id), vertex.name, _cells(history, vertex, state), _STYLES.get(state, "")
 
 
-def _cells(watched: Watched, vertex: VertexHistory, state: str) -> Cells:
+def _cells(history: JobHistory, vertex: VertexHistory, state: str) -> Cells:
     if vertex.absorbed_by is not None:
         return {"state": state, "subtasks": f"in [{vertex.absorbed_by}]"}
     if vertex.parallelism is None:
-        bound = watched.bound(vertex)
+        bound = history.bound(vertex)
         return {"state": state, "subtasks": "open" if bound is None else f"≤{bound}"}
     waiting, running, done = (str(count) if count else "·" for count in vertex.counts())
     rows, written = vertex.number("numRecordsOut"), vertex.number("numBytesProduced")
-    left = watched.seconds_left(vertex)
+    left = history.seconds_left(vertex)
     return {
         "state": state,
         "subtasks": str(vertex.parallelism),

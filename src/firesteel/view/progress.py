@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from firesteel.humanize import format_seconds
 from firesteel.journal.file import Instrument
-from firesteel.report.history import is_parallelism, produced, vertex_count
+from firesteel.report.history import JobHistory, is_parallelism, produced, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 from firesteel.view.json_events import JsonView
 from firesteel.view.live_table import MAX_ROWS, SHORT_SECONDS, closing_line, table_of
 from firesteel.view.news import News, first_line
 from firesteel.view.screen import is_live, screen_of
-from firesteel.view.watched import Watched
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,8 +36,8 @@ class NoProgress:
 
 
 class _View(Protocol):
-    def update(self, watched: Watched, record: JournalRecord) -> None: ...
-    def close(self, watched: Watched) -> None: ...
+    def update(self, history: JobHistory, record: JournalRecord) -> None: ...
+    def close(self, history: JobHistory) -> None: ...
 
 
 MakeView = Callable[[TextIO, threading.RLock], _View]
@@ -49,7 +48,7 @@ class Progress:
     """An instrument that folds the records and shows them in a view."""
 
     def __init__(self, stream: TextIO, make: MakeView | None = None) -> None:
-        self._watched = Watched()
+        self._history = JobHistory(runs=True)
         self._lock = threading.RLock()
         self._closed = False
         chosen = make or (LiveView if is_live(stream) else PlainView)
@@ -60,14 +59,14 @@ class Progress:
             return
         with suppress(Exception):
             with self._lock:
-                self._watched.apply(record)
-            self._view.update(self._watched, record)
+                self._history.apply(record)
+            self._view.update(self._history, record)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             with suppress(Exception):
-                self._view.close(self._watched)
+                self._view.close(self._history)
 
 
 _json: list[tuple[TextIO, bool]] = []
@@ -124,43 +123,43 @@ class PlainView:
         self._said_done: set[int] = set()
         self._news = News()
 
-    def update(self, watched: Watched, record: JournalRecord) -> None:
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
         _plain.add(self)
         match record:
             case JobPlanned():
-                size = vertex_count(len(watched.history.vertices))
-                self._say(watched, f"{record.job_name} (job {record.job_id}): {size}", whose=False)
+                size = vertex_count(len(history.vertices))
+                self._say(history, f"{record.job_name} (job {record.job_id}): {size}", whose=False)
             case Decision():
-                self._decided(watched, record)
+                self._decided(history, record)
             case StateChange():
-                self._tell(watched, self._news.of(record))
+                self._tell(history, self._news.of(record))
             case JobStatusRecord() if record.status == "CANCELLING":
-                self._say(watched, f"cancelling: {first_line(record.cause)}".rstrip(": "))
+                self._say(history, f"cancelling: {first_line(record.cause)}".rstrip(": "))
             case _:
                 pass
-        self._say_finished(watched)
+        self._say_finished(history)
 
-    def close(self, watched: Watched) -> None:
+    def close(self, history: JobHistory) -> None:
         try:
-            self._say_finished(watched)
-            if watched.history.is_over:
-                self._say(watched, closing_line(watched), whose=False)
+            self._say_finished(history)
+            if history.is_over:
+                self._say(history, closing_line(history), whose=False)
         finally:
             _plain.discard(self)
 
-    def _decided(self, watched: Watched, record: Decision) -> None:
+    def _decided(self, history: JobHistory, record: Decision) -> None:
         if record.vertex is not None and is_parallelism(record):
-            vertex = watched.history.vertex(record.vertex)
-            self._say(watched, f"[{vertex.id}] {vertex.name}: {record.reason or vertex.subtasks_in_words()}")
+            vertex = history.vertex(record.vertex)
+            self._say(history, f"[{vertex.id}] {vertex.name}: {record.reason or vertex.subtasks_in_words()}")
         else:
-            self._tell(watched, self._news.of(record))
+            self._tell(history, self._news.of(record))
 
-    def _tell(self, watched: Watched, text: str) -> None:
+    def _tell(self, history: JobHistory, text: str) -> None:
         if text:
-            self._say(watched, text)
+            self._say(history, text)
 
-    def _say_finished(self, watched: Watched) -> None:
-        for vertex in watched.history.vertices.values():
+    def _say_finished(self, history: JobHistory) -> None:
+        for vertex in history.vertices.values():
             if not vertex.is_done:
                 self._said_done.discard(vertex.id)
             elif (
@@ -170,11 +169,11 @@ class PlainView:
             ):
                 self._said_done.add(vertex.id)
                 took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
-                self._say(watched, f"[{vertex.id}] finished{took}, {produced(vertex)}")
+                self._say(history, f"[{vertex.id}] finished{took}, {produced(vertex)}")
 
-    def _say(self, watched: Watched, text: str, *, whose: bool = True) -> None:
-        name = f"{watched.name} {watched.job_id[:4]}: " if whose and len(_plain) > 1 else ""
-        self._stream.write(f"firesteel {watched.history.seconds:7.1f} s  {name}{text}\n")
+    def _say(self, history: JobHistory, text: str, *, whose: bool = True) -> None:
+        name = f"{history.name} {history.id[:4]}: " if whose and len(_plain) > 1 else ""
+        self._stream.write(f"firesteel {history.seconds:7.1f} s  {name}{text}\n")
         self._stream.flush()
 
 
@@ -184,28 +183,27 @@ class LiveView:
     def __init__(self, stream: TextIO, lock: threading.RLock) -> None:
         self._screen = screen_of(stream)
         self._lock = lock
-        self._watched: Watched | None = None
+        self._history: JobHistory | None = None
         self._news = News()
 
-    def update(self, watched: Watched, record: JournalRecord) -> None:
-        if self._watched is None:
-            self._watched = watched
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
+        if self._history is None:
+            self._history = history
             self._screen.add(self)
         if isinstance(record, Decision | StateChange) and (text := self._news.of(record)):
-            self._screen.note(f"{watched.name}: {text}")
+            self._screen.note(f"{history.name}: {text}")
 
     def draw(self, width: int, height: int) -> RenderableType:
         with self._lock:
-            return "" if self._watched is None else table_of(self._watched, width, height)
+            return "" if self._history is None else table_of(self._history, width, height)
 
-    def close(self, watched: Watched) -> None:
+    def close(self, history: JobHistory) -> None:
         """A table stays; of a short job that went well, a line."""
         from rich.text import Text
 
-        history = watched.history
         if history.status == "FINISHED" and history.seconds < SHORT_SECONDS:
-            self._screen.remove(self, Text(closing_line(watched)))
+            self._screen.remove(self, Text(closing_line(history)))
         else:
             with self._lock:
-                table = table_of(watched, self._screen.width, MAX_ROWS + 2)
+                table = table_of(history, self._screen.width, MAX_ROWS + 2)
             self._screen.remove(self, table)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from firesteel.humanize import plural
 from firesteel.journal.file import Instrument
+from firesteel.report.fold import Batches
 from firesteel.report.stream_report import rescale_sentence
-from firesteel.report.streams import Batches
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.streaming.records import (
     RescaleRecord,
@@ -77,10 +77,9 @@ class StreamProgress:
                 return _told(record)
 
     def _batch(self, record: StreamBatch) -> str:
-        before = self._batches.parallelisms[-1:]
+        before = self._batches.last
         self._batches.apply(record)
-        del self._batches.parallelisms[:-1]
-        if before == [record.parallelism]:
+        if before is not None and before.parallelism == record.parallelism:
             return ""
         return f"first batch with {plural(record.parallelism, 'partition')}: batch {record.batch - record.batches + 1}"
 
@@ -111,7 +110,6 @@ class JsonStream:
                 self._say(record, "stream", name=record.name, checkpoint=record.checkpoint)
             case StreamBatch():
                 self._batches.apply(record)
-                del self._batches.parallelisms[:-1]
             case StreamStateChange():
                 self._say(record, "stream_state", state=record.state, phase=record.phase, cause=record.cause)
             case RescaleRecord():

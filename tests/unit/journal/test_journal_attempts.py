@@ -14,9 +14,9 @@ from tests.unit.journal.test_journal_progress import watched
 from firesteel.cli import main as cli
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal
-from firesteel.report.attempts import lives
 from firesteel.report.attempts_report import report
 from firesteel.report.explain import explain
+from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.events import ExecutionsRejected
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
@@ -170,7 +170,7 @@ def test_what_a_winner_wrote_may_be_lost():
     from firesteel.scheduler.kernel.records import OutputGone
 
     gone = OutputGone(at=120, vertex=0, dataset=None, subtasks=[1], attempts=[2], tokens=[7], reason="discarded: lost")
-    (attempts,) = lives([*mirrored(), gone]).values()
+    (attempts,) = JobFold([*mirrored(), gone]).lives().values()
     assert [a.is_void for a in attempts] == [False, False, True]
     assert "and won; what it wrote is made anew" in report([*mirrored(), gone])
 

@@ -15,8 +15,8 @@ from tests.stream_samples import GROWN
 from firesteel.errors import UsageError
 from firesteel.journal.file import FORMAT, Journal, encode, last_record, read
 from firesteel.journal.pending import Pending
-from firesteel.report.attempts import lives
 from firesteel.report.explain import explain
+from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory
 from firesteel.report.stream_report import explain_stream
 from firesteel.scheduler.kernel.records import (
@@ -49,7 +49,7 @@ def test_journals_of_format_1_are_read():
     assert history.status == "FINISHED"
     assert [v.parallelism for v in history.vertices.values()] == [30, 30, 30]
     assert "30 subtasks" in explain(job)
-    assert len(lives(job)) > 0
+    assert len(JobFold(job).lives()) > 0
     stream = read(OLD / "format_1_stream.jsonl")
     assert len(stream) == 14
     assert "rescale" in explain_stream(stream)
@@ -199,7 +199,7 @@ def test_ten_thousand_subtasks_stay_under_two_megabytes_and_read_the_same(tmp_pa
     assert cost < 5, "generous: about 0.3 s where it was measured"
     ours, plain = JobHistory(read(journal.path)), JobHistory(records)
     assert +ours.vertices[0].by_state == +plain.vertices[0].by_state == {"FINISHED": 10_000}
-    mine, theirs = (lives(history, all_of_them=True) for history in (read(journal.path), records))
+    mine, theirs = (JobFold(told).lives(all_of_them=True) for told in (read(journal.path), records))
     assert mine.keys() == theirs.keys()
     for key in list(mine)[::97]:
         (one,), (other,) = mine[key], theirs[key]

@@ -14,8 +14,8 @@ from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.report.attempts_report import report
 from firesteel.report.explain import explain
+from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory
-from firesteel.report.slot_sharing import most_at_once
 from firesteel.scheduler.kernel.records import RETIRED, Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.topology.planned import planned as plan_of
@@ -104,10 +104,10 @@ def test_slots_held_at_once_are_counted_though_launches_are_told_of_late():
         )  # fmt: skip
 
     records = [finished(9, 1, (1, 3), (3, 5), (2, 4)), finished(9, 2, (1.5, 2.5)), finished(9, 3, (0, 9), (0, 9))]
-    assert most_at_once(records, [1]) == 2, "one that ends as another begins makes room for it"
-    assert most_at_once(records, [1, 2]) == 3
-    assert most_at_once(records[:2], [3]) == 0
-    assert most_at_once(grouped(), [1]) == 2
+    assert JobFold(records).most_at_once([1]) == 2, "one that ends as another begins makes room for it"
+    assert JobFold(records).most_at_once([1, 2]) == 3
+    assert JobFold(records[:2]).most_at_once([3]) == 0
+    assert JobFold(grouped()).most_at_once([1]) == 2
 
 
 def test_history_tells_of_slots_and_peaks():

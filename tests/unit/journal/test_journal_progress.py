@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from rich.console import Console
 from tests.journal_samples import measured, mirrored, planned, word_count
 
-from firesteel.report.history import JobHistory, VertexHistory
+from firesteel.report.history import JobHistory, TimeLeft, VertexHistory
 from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, StateChange
 from firesteel.view.live_table import folded, table_of
 from firesteel.view.progress import JsonView, LiveView, NoProgress, PlainView, Progress, create
 from firesteel.view.screen import is_live
-from firesteel.view.watched import TimeLeft, Watched
 
 
 class Terminal(io.StringIO):
@@ -68,14 +67,14 @@ def test_a_vertex_that_runs_again_is_said_to_finish_again():
     assert sum(line.startswith("[0] finished") for line in lines) == 2
 
 
-def watched(records) -> Watched:
-    told = Watched()
+def watched(records) -> JobHistory:
+    told = JobHistory(runs=True)
     for record in records:
         told.apply(record)
     return told
 
 
-def table_text(told: Watched, width: int, height: int = 26) -> list[str]:
+def table_text(told: JobHistory, width: int, height: int = 26) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     console.print(table_of(told, width, height))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
@@ -163,9 +162,9 @@ def test_the_bound_of_what_is_open_is_the_users():
     plan = planned()
     vertices = [{**plan.vertices[0], "parallelism": 7}, {**plan.vertices[1], "max_parallelism": 3}]
     told = watched([replace(plan, vertices=vertices)])
-    assert [told.bound(vertex) for vertex in told.history.vertices.values()] == [7, 3]
+    assert [told.bound(vertex) for vertex in told.vertices.values()] == [7, 3]
     told = watched([replace(plan, options={"parallelism.default": 12})])
-    assert [told.bound(vertex) for vertex in told.history.vertices.values()] == [12, 12]
+    assert [told.bound(vertex) for vertex in told.vertices.values()] == [12, 12]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
@@ -217,7 +216,7 @@ def test_of_many_vertices_those_that_are_over_or_wait_are_folded():
 
 def test_a_hundred_vertices_fit_a_terminal():
     told = watched([planned()])
-    told.history.vertices = {vertex.id: vertex for vertex in many(100, 50)}
+    told.vertices = {vertex.id: vertex for vertex in many(100, 50)}
     lines = table_text(told, 100, 20)
     assert len(lines) == 20
     assert "50 more steps done" in lines[2] and lines[2].split()[4] == "50"
@@ -306,4 +305,4 @@ def test_history_counts_subtasks_and_takes_the_latest_totals():
 
 def test_views_share_one_interface():
     for view in (PlainView, LiveView, JsonView):
-        view(io.StringIO(), threading.RLock()).close(Watched())
+        view(io.StringIO(), threading.RLock()).close(JobHistory(runs=True))

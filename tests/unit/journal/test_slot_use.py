@@ -8,9 +8,9 @@ from tests.journal_samples import planned
 
 from firesteel.report.executions import Executions
 from firesteel.report.explain import explain
+from firesteel.report.fold import JobFold
 from firesteel.report.slot_use import BusySlots, slot_use, uses
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
-from firesteel.ui.folds.fold import JobFold
 
 
 def finished(vertex, began, ended):
@@ -52,7 +52,7 @@ def test_a_page_says_the_same():
     fold = JobFold()
     for record in RECORDS:
         fold.apply(record)
-    use = uses(fold.history, fold.executions)[0]
+    use = uses(fold)[0]
     assert use.used == pytest.approx(13 / 16)
     assert use.used + use.others + use.begin + use.between + use.end == pytest.approx(1)
     assert use.words() in explain(RECORDS)

@@ -12,8 +12,8 @@ from tests.stream_samples import GROWN, REFUSED, STATUS, batch, planned, words
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, begins_like_a_journal, encode, last_record, read
+from firesteel.report.fold import how_it_ended, kind_of
 from firesteel.report.stream_report import MAX_TOLD, explain_stream, rescale_sentence, stream_history
-from firesteel.report.streams import how_it_ended, is_stream
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming.records import StreamStateChange
 from firesteel.view.stream_progress import LiveStreamProgress, create_stream_progress
@@ -28,8 +28,8 @@ def test_a_streams_journal_is_read_as_it_was_written(tmp_path):
     journal.close()
     assert read(journal.path) == words()
     assert begins_like_a_journal(journal.path)
-    assert is_stream(read(journal.path))
-    assert not is_stream([])
+    assert kind_of(read(journal.path)) == "stream"
+    assert kind_of([]) == "job"
 
 
 def test_how_a_stream_ended_is_read_from_the_end_of_its_journal(tmp_path):

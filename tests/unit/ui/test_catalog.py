@@ -18,6 +18,7 @@ from firesteel.journal.file import Journal
 from firesteel.journal.listing import listed
 from firesteel.report.attempts import Attempt
 from firesteel.report.executions import Executions
+from firesteel.report.fold import JobFold, fold_of
 from firesteel.scheduler.kernel.records import StateChange
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import MOST_WAITING, FileFeed, Following, Tap
@@ -25,7 +26,6 @@ from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Far, Folder, place_of
 from firesteel.ui.catalog.runs import OwnRun, OwnRuns
-from firesteel.ui.folds.fold import JobFold, fold_of
 from firesteel.ui.views.structs import UnknownThing
 
 
@@ -191,7 +191,7 @@ def test_a_location_that_is_far_away_is_read_through_arrow(tmp_path):
     with catalog.reading("mirrors") as (summary, fold):
         assert isinstance(fold, JobFold)
         assert (summary.place, summary.journal, summary.status) == ("far://bucket/", "mirrors.jsonl", "unfinished")
-        assert fold.history.vertices[0].effective == 1
+        assert fold.vertices[0].effective == 1
 
 
 @pytest.mark.parametrize("name", ["../a.jsonl", "a/b.jsonl", "", ".", "..", "a\0.jsonl"])
@@ -208,7 +208,7 @@ def test_no_name_leads_elsewhere(tmp_path, name):
 def statuses(followed: Following) -> str:
     with followed.reading() as fold:
         assert isinstance(fold, JobFold)
-        return fold.history.status
+        return fold.status
 
 
 def test_a_journal_is_followed_as_it_grows(tmp_path):
@@ -221,7 +221,7 @@ def test_a_journal_is_followed_as_it_grows(tmp_path):
     grown.go_on()
     with followed.reading() as fold:
         assert isinstance(fold, JobFold)
-        assert fold.history.status == "FINISHED" and fold.version == len(records)
+        assert fold.status == "FINISHED" and fold.version == len(records)
     grown.close()
 
 
@@ -286,9 +286,9 @@ def test_a_line_that_cannot_be_read_is_a_decision_that_says_so(tmp_path):
     path.write_bytes(b"".join([*lines[:4], b"{}\n", *lines[4:]]))
     with Following(FileFeed(Folder(tmp_path), "a.jsonl")).reading() as fold:
         assert isinstance(fold, JobFold)
-        said = [one.reason for one in fold.history.decisions if one.what == "journal"]
+        said = [one.reason for one in fold.decisions if one.what == "journal"]
         assert said == ["Line 5 of 'a.jsonl' is not a journal record and was skipped."]
-        assert fold.history.status == "FINISHED"
+        assert fold.status == "FINISHED"
 
 
 def test_folds_are_given_up_and_made_again(tmp_path, monkeypatch):
@@ -331,7 +331,7 @@ def test_a_job_of_this_process_is_seen_before_its_journal_is_written(tmp_path):
     catalog = Catalog(own=runs)
     with catalog.reading("3f2a91c0") as (summary, fold):
         assert isinstance(fold, JobFold)
-        assert summary.is_live and fold.history.vertices[0].counts() == (0, 2, 0)
+        assert summary.is_live and fold.vertices[0].counts() == (0, 2, 0)
     assert catalog.handler("3f2a91c0") is not None
     for record in records[5:]:
         tell(record, journal, tap)
@@ -354,10 +354,10 @@ def test_what_nobody_looked_at_for_long_is_told_as_what_was_followed(tmp_path):
         assert isinstance(fold, JobFold) and fold.version < len(records)
         followed = fold_of(records)
         assert isinstance(followed, JobFold)
-        for number, vertex in followed.history.vertices.items():
-            assert fold.history.vertices[number] == vertex
+        for number, vertex in followed.vertices.items():
+            assert fold.vertices[number] == vertex
             assert attempts_of(fold.executions[number]) == attempts_of(followed.executions[number]) != {}
-        assert fold.decisions == followed.decisions and fold.statuses == followed.statuses
+        assert fold.all_decisions == followed.all_decisions and fold.statuses == followed.statuses
     journal.close()
 
 
@@ -410,7 +410,7 @@ def test_what_looks_secret_is_shown_no_more_than_written(tmp_path):
     runs, _, journal = own(tmp_path, [*journal_samples.word_count()[:3], told])
     with Catalog(own=runs).reading("3f2a91c0") as (_, fold):
         assert isinstance(fold, JobFold)
-        assert "hunter22" not in fold.decisions[-1].reason
+        assert "hunter22" not in fold.all_decisions[-1].reason
     journal.close()
 
 
@@ -442,7 +442,7 @@ def test_many_read_while_a_job_tells(tmp_path):
             while True:
                 with catalog.reading("3f2a91c0") as (_, fold):
                     assert isinstance(fold, JobFold)
-                    for vertex in fold.history.vertices.values():
+                    for vertex in fold.vertices.values():
                         assert sum(vertex.by_state.values()) == len(vertex.states)
                     if fold.is_over:
                         return

@@ -8,17 +8,16 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from tests import journal_samples, stream_samples, ui_journals
+from tests.lives_kit import lives
 
-from firesteel.report.attempts import lives
+from firesteel.report import fold as folds
 from firesteel.report.executions import Executions
+from firesteel.report.fold import JobFold, StreamFold, fold_of
 from firesteel.report.history import JobHistory
-from firesteel.report.slot_sharing import most_at_once
 from firesteel.scheduler.kernel.records import OutputGone, StateChange
 from firesteel.scheduler.streaming.records import StreamBatch
-from firesteel.ui.folds import fold as folds
-from firesteel.ui.folds.fold import JobFold, StreamFold, fold_of
 from firesteel.ui.views.jobs import job_view
-from firesteel.ui.views.ranges import decided, histogram, range_bytes
+from firesteel.ui.views.ranges import histogram, range_bytes
 from firesteel.ui.views.slots import nodes_page
 from firesteel.ui.views.streams import stream_view
 from firesteel.ui.views.structs import JobSummary
@@ -107,21 +106,22 @@ def test_every_prefix_can_be_shown(simulated):
                 if vertex.parallelism is not None:
                     assert vertex.waiting + vertex.running + vertex.finished == vertex.parallelism
             timeline(fold)
-            for number in fold.history.vertices:
+            for number in fold.vertices:
                 Subtasks(fold, number).page()
 
 
 def test_most_slots_at_once_is_as_the_report_counts_it(tmp_path):
     needs = {"slot-sharing-group.heavy.cpu-cores": "2", "slot-sharing-group.heavy.task-heap-memory": "2g"}
     records = ui_journals.simulated(tmp_path / "1.jsonl", memory="64 GiB", groups=("heavy",), options=needs)
-    (group,) = job_view(job_of(records), SUMMARY).groups
-    assert group.most_held >= most_at_once(records, group.vertices) > 0
+    fold = job_of(records)
+    (group,) = job_view(fold, SUMMARY).groups
+    assert group.most_held >= fold.most_at_once(group.vertices) > 0
 
 
 def test_ranges_are_those_of_the_decision(simulated):
     fold = job_of(simulated)
-    for vertex in fold.history.vertices.values():
-        decision = decided(vertex)
+    for vertex in fold.vertices.values():
+        decision = vertex.decided
         sizes = range_bytes(decision)
         if decision is None or decision.what != "parallelism":
             assert sizes is None
@@ -184,7 +184,7 @@ def test_of_very_many_attempts_there_are_as_many_marks_as_a_picture_holds(tmp_pa
     assert sum(len(lane.marks) for lane in view.lanes) <= MOST_MARKS
     assert len(view.moments) <= MOST_MOMENTS
     assert all(mark.busy <= 20 + 1e-6 for lane in view.lanes for mark in lane.marks)
-    blocked = {block.node for block in fold.history.blocks}
+    blocked = {block.node for block in fold.blocks}
     assert blocked and blocked <= {lane.node for lane in view.lanes}, "what is looked for is there"
     shown = [int(lane.node.removeprefix("node-")) for lane in view.lanes]
     assert shown == sorted(shown), "as people count"

@@ -11,8 +11,8 @@ from tests import journal_samples
 from tests.ui_journals import write
 from tests.ui_pages_kit import Checked, render, source_of
 
+from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, SlotUsage, StateChange
-from firesteel.ui.folds.fold import JobFold
 from firesteel.ui.views.slots import MOST_STEPS_EACH, slots_over_time
 
 ZERO = 100.0

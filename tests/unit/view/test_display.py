@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
-from firesteel.report.attempts import Attempt, lives
-from firesteel.report.history import JobHistory
+from firesteel.report.attempts import Attempt
+from firesteel.report.fold import JobFold
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
@@ -40,7 +40,7 @@ def by_tag(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
 
 
 def attempts(records: list) -> ElementTree.Element:
-    return parsed(f"<div>{attempts_of(JobHistory(records), lives(records, all_of_them=True))}</div>")
+    return parsed(f"<div>{attempts_of(JobFold(records), JobFold(records).lives(all_of_them=True))}</div>")
 
 
 def big_job(subtasks: int) -> list:

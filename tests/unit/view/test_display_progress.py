@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tests import journal_samples
 from tests.unit.view.test_display import by_tag, parsed, texts
 
+from firesteel.report.history import JobHistory
 from firesteel.view.live_table import headline
 from firesteel.view.notebook.progress import Html, NotebookView, notebook_view, progress_html
 from firesteel.view.progress import Progress, create
-from firesteel.view.watched import Watched
 
 
 class Shown:
@@ -40,8 +40,8 @@ def progress_in(shown: Shown, seconds: float = 0.01) -> Progress:
     return Progress(sys.stderr, lambda _stream, lock: NotebookView(shown.show, lock, seconds))
 
 
-def watched(records) -> Watched:
-    seen = Watched()
+def watched(records) -> JobHistory:
+    seen = JobHistory(runs=True)
     for record in records:
         seen.apply(record)
     return seen

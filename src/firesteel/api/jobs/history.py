@@ -6,22 +6,17 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firesteel.api.jobs.job_tables import JobTables
-from firesteel.errors import UsageError
 from firesteel.journal.file import AnyJournalRecord, read
 from firesteel.journal.lookup import find
 from firesteel.options import Options
 from firesteel.options.layers import surroundings
+from firesteel.report.fold import check_job
 from firesteel.report.history import JobHistory
-from firesteel.report.scripts import not_a_script
-from firesteel.report.streams import is_stream
 from firesteel.ui.process import page_of
 from firesteel.view.notebook.shell import show_tables
-
-if TYPE_CHECKING:
-    pass
 
 
 class History(JobTables):
@@ -35,9 +30,7 @@ class History(JobTables):
     def __init__(self, job: str | os.PathLike[str] = "last", options: Mapping[str, Any] | None = None) -> None:
         self.path = Path(find(os.fspath(job), surroundings().merged(Options(options))))
         self._records: Sequence[AnyJournalRecord] = read(self.path)
-        if is_stream(self._records):
-            raise UsageError(f"'{self.path}' is the journal of a stream.", hint="See 'firesteel stream history'.")
-        not_a_script(self._records)
+        check_job(self._records, f"'{self.path}' is the journal of a stream.", "See 'firesteel stream history'.")
         show_tables()
 
     @cached_property
@@ -52,7 +45,7 @@ class History(JobTables):
 
     @property
     def job_id(self) -> str:
-        return "" if self._history.plan is None else self._history.plan.job_id
+        return self._history.id
 
     @property
     def job_name(self) -> str:

@@ -52,13 +52,10 @@ def decide(
 
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
-    from firesteel.report.scripts import not_a_script
-    from firesteel.report.streams import is_stream
+    from firesteel.report.fold import check_job
     from firesteel.simulation.what_if import what_if
 
-    if is_stream(records):
-        raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")
-    not_a_script(records)
+    check_job(records, "This is a stream: nothing in it was decided from bytes.", "Leave out --what-if.")
     values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -186,7 +186,7 @@ class Watcher:
         self._batches: Counter[int] = Counter()
 
     def record(self, record: Any) -> None:
-        from firesteel.report.streams import committed_batch
+        from firesteel.report.fold import committed_batch
 
         batch = committed_batch(record)
         with self._news:

@@ -251,7 +251,7 @@ def explain(name: Name, option: OptionPairs = None) -> None:
 def connect(name: str) -> StreamClient:
     """Raises FiresteelError, with how it ended as far as that is known, for a stream that does not run."""
     from firesteel.control.client import StreamClient, StreamGone
-    from firesteel.report.streams import how_it_ended
+    from firesteel.report.fold import how_it_ended
 
     entry = _find(name)
     try:
@@ -300,7 +300,7 @@ def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
     from firesteel.journal.file import read
     from firesteel.journal.lookup import find
     from firesteel.options import Options
-    from firesteel.report.streams import is_stream
+    from firesteel.report.fold import kind_of
 
     options = Options(given_options(option))
     try:
@@ -317,7 +317,7 @@ def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
             raise UsageError(f"The stream '{name}' keeps no journal.")
         path = Path(entry.journal)
     records = read(path)
-    if not is_stream(records):
+    if kind_of(records) != "stream":
         raise UsageError(
             f"'{path}' is not a journal of a stream.", hint="For a job: firesteel explain, firesteel history."
         )

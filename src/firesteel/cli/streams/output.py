@@ -20,7 +20,7 @@ def as_json_text(status: StreamStatus) -> str:
 
 def ended(entry: StreamEntry) -> str:
     """Returns the sentence that it has ended, and where it can be started again. Raises FiresteelError if it failed."""
-    from firesteel.report.streams import how_it_ended
+    from firesteel.report.fold import how_it_ended
 
     end = how_it_ended(entry.journal)
     if end is not None and end.status == "FAILED":

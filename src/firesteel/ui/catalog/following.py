@@ -13,9 +13,9 @@ from firesteel.errors import UsageError
 from firesteel.journal.file import Reader, masked
 from firesteel.journal.pending import Pending
 from firesteel.masking import Masker
+from firesteel.report.fold import Fold, JobFold, fold_for
 from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.ui.catalog.places import Place
-from firesteel.ui.folds.fold import Fold, JobFold, fold_for
 
 FRESH_SECONDS = 0.05
 """A journal that was looked at so shortly ago is not looked at again ..."""

@@ -15,13 +15,13 @@ from msgspec import structs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.journal.listing import DAMAGED, RUNNING, STATUSES, UNFINISHED
+from firesteel.report.fold import Fold
 from firesteel.ui.catalog.following import FileFeed, Following
 from firesteel.ui.catalog.handlers import Handler, handler_of_stream
 from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.places import Place
 from firesteel.ui.catalog.runs import OwnRun, OwnRuns
 from firesteel.ui.catalog.summaries import with_fold
-from firesteel.ui.folds.fold import Fold
 from firesteel.ui.views.structs import MOST_ITEMS, JobSummary, Page, UnknownThing, page
 
 LISTED_SECONDS = 0.25

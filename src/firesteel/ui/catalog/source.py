@@ -9,11 +9,11 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
 from firesteel.report.history import VertexHistory
 from firesteel.scheduler.streaming.records import StreamStatus
 from firesteel.ui.catalog.handlers import Handler
 from firesteel.ui.catalog.jobs import LIVE, Catalog
-from firesteel.ui.folds.fold import Fold, JobFold, StreamFold
 from firesteel.ui.views.compare import comparison
 from firesteel.ui.views.jobs import (
     decisions_page,
@@ -170,9 +170,7 @@ class Source:
 
     def options(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[Option]:
         with self._catalog.reading(id) as (_, fold):
-            plan = (
-                fold.history.plan if isinstance(fold, JobFold) else fold.plan if isinstance(fold, StreamFold) else None
-            )
+            plan = None if isinstance(fold, ScriptFold) else fold.plan
             return page(options_of(plan.options, plan.origins) if plan else [], lambda each: each, offset, limit)
 
     def what_if(self, id: str, values: Mapping[str, str]) -> WhatIf:
@@ -254,13 +252,13 @@ def pulse_of(fold: Fold, status: str) -> Pulse:
         case StreamFold():
             return stream_pulse(fold, status)
         case _:
-            return Pulse(version=fold.version, status=status, seconds=fold.seconds, is_over=fold.is_over)
+            return Pulse(version=fold.version, status=status, seconds=fold.elapsed, is_over=fold.is_over)
 
 
 def _vertex(fold: JobFold, number: int) -> VertexHistory:
-    found = fold.history.vertices.get(number)
+    found = fold.vertices.get(number)
     if found is None:
-        there = ", ".join(str(each) for each in sorted(fold.history.vertices)[:20])
+        there = ", ".join(str(each) for each in sorted(fold.vertices)[:20])
         raise UnknownThing(f"The job has no vertex {number}.", hint=f"There are: {there}." if there else None)
     return found
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED
+from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
 from firesteel.report.history import JobHistory, VertexHistory
-from firesteel.ui.folds.fold import Fold, JobFold, ScriptFold, StreamFold
 from firesteel.ui.views.structs import JobSummary
 
 _ENDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
@@ -22,16 +22,16 @@ def with_fold(summary: JobSummary, fold: Fold) -> JobSummary:
     elif isinstance(fold, StreamFold):
         end, cause = (fold.end.status, fold.end.cause) if fold.end else ("", "")
     else:
-        end, cause = fold.history.status, fold.history.cause
+        end, cause = fold.status, fold.cause
     status = _ENDS.get(end, summary.status if summary.status in _OPEN else UNFINISHED)
     changed = replace(
         summary,
         status=status,
-        seconds=fold.seconds if status != RUNNING or not isinstance(fold, ScriptFold) else summary.seconds,
+        seconds=fold.elapsed if status != RUNNING or not isinstance(fold, ScriptFold) else summary.seconds,
         cause=cause if status in ("failed", "cancelled") else "",
         is_live=status == RUNNING,
     )
-    return replace(changed, **_numbers(fold.history)) if isinstance(fold, JobFold) else changed
+    return replace(changed, **_numbers(fold)) if isinstance(fold, JobFold) else changed
 
 
 def _numbers(history: JobHistory) -> dict[str, int | None]:

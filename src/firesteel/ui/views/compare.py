@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.ui.folds.fold import JobFold
+from firesteel.report.fold import JobFold
 from firesteel.ui.views.jobs import option_of, vertex_summaries
 from firesteel.ui.views.structs import ComparedOption, ComparedVertex, Comparison, JobSummary, VertexSummary
 
@@ -44,7 +44,7 @@ def _paired(left: JobFold, right: JobFold) -> list[_Pair]:
 
 
 def _steps(fold: JobFold) -> Mapping[int, str]:
-    plan = fold.history.plan
+    plan = fold.plan
     described = enumerate(plan.vertices if plan else [])
     return {int(each.get("id", number)): str(each["step"]) for number, each in described if each.get("step")}
 
@@ -60,8 +60,8 @@ def _more(left: VertexSummary | None, right: VertexSummary | None) -> float | No
 
 
 def _options(left: JobFold, right: JobFold) -> list[ComparedOption]:
-    ones = left.history.plan.options if left.history.plan else {}
-    others = right.history.plan.options if right.history.plan else {}
+    ones = left.plan.options if left.plan else {}
+    others = right.plan.options if right.plan else {}
     return [
         ComparedOption(
             key=key,
@@ -77,11 +77,11 @@ def _notes(
     left: JobFold, right: JobFold, vertices: list[ComparedVertex], options: list[ComparedOption]
 ) -> Iterator[tuple[float, str]]:
     """Yields (how much it tells, a sentence). The total comes first, then the vertices by the seconds between them."""
-    more = right.seconds - left.seconds
-    yield float("inf"), _total(left.seconds, right.seconds)
+    more = right.elapsed - left.elapsed
+    yield float("inf"), _total(left.elapsed, right.elapsed)
     for vertex in vertices:
         yield from _vertex_notes(vertex, max(abs(more), 1e-9))
-    restarts = [int(fold.history.metrics.get("numRestarts", 0)) for fold in (left, right)]
+    restarts = [int(fold.metrics.get("numRestarts", 0)) for fold in (left, right)]
     if restarts[0] != restarts[1]:
         yield 0.9, f"It was restarted {plural(restarts[1], 'time')}, and the other one {plural(restarts[0], 'time')}."
     if options:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from firesteel.errors import UsageError
 from firesteel.humanize import format_count
-from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
+from firesteel.options import format_value, lookup
+from firesteel.report.fold import JobFold
 from firesteel.report.history import Failure as FailureHistory
-from firesteel.report.history import VertexHistory, is_parallelism
-from firesteel.report.slot_sharing import MIB, peaks_text, waiting_text, worker_limit
+from firesteel.report.history import VertexHistory, parallelism_of
+from firesteel.report.slot_sharing import MIB, waiting_text, worker_limit
 from firesteel.report.slot_use import uses
 from firesteel.scheduler.kernel.records import Decision as DecisionRecord
-from firesteel.scheduler.slots.resource_profile import ResourceProfile
-from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.ranges import decided, histogram, ranges, skew
+from firesteel.ui.views.ranges import histogram, ranges, skew
 from firesteel.ui.views.structs import (
     MOST_ITEMS,
     Decision,
@@ -37,7 +34,6 @@ from firesteel.ui.views.structs import (
 )
 from firesteel.ui.views.subtasks import Subtasks
 from firesteel.ui.views.timeline import blocked
-from firesteel.view.watched import state_of
 
 MOST_DECISIONS = 100
 MOST_FAILURES = 20
@@ -45,23 +41,22 @@ MOST_VERTICES_TOLD = 200
 
 
 def job_view(fold: JobFold, summary: JobSummary, *, spark_url: str = "", may_cancel: bool = False) -> Job:
-    history = fold.history
     vertices = vertex_summaries(fold)
     failures = failures_page(fold, limit=MOST_FAILURES)
     return Job(
         summary=summary,
-        status=history.status,
+        status=fold.status,
         vertices=vertices,
         edges=edges(fold),
         progress=progress(vertices),
         open_vertices=sum(vertex.parallelism is None for vertex in vertices),
-        waits_for_slots="" if fold.is_over else waiting_text(history.groups),
-        decisions=[decision_view(decision, fold.zero) for decision in fold.decisions[-MOST_DECISIONS:]],
-        decisions_total=len(fold.decisions),
+        waits_for_slots="" if fold.is_over else waiting_text(fold.groups),
+        decisions=[decision_view(decision, fold.zero) for decision in fold.all_decisions[-MOST_DECISIONS:]],
+        decisions_total=len(fold.all_decisions),
         failures=failures.items,
         failures_total=failures.total,
-        groups=[_group(fold, name) for name in sorted(history.groups)],
-        options=options_of(history.plan.options, history.plan.origins) if history.plan else [],
+        groups=[_group(fold, name) for name in sorted(fold.groups)],
+        options=options_of(fold.plan.options, fold.plan.origins) if fold.plan else [],
         blocked=blocked(fold),
         mirrors=sum(vertex.mirrors for vertex in vertices),
         mirrors_won=sum(vertex.mirrors_won for vertex in vertices),
@@ -73,7 +68,7 @@ def job_view(fold: JobFold, summary: JobSummary, *, spark_url: str = "", may_can
 
 def vertex_summaries(fold: JobFold) -> list[VertexSummary]:
     """By id."""
-    return [vertex_summary(fold, fold.history.vertices[number]) for number in sorted(fold.history.vertices)]
+    return [vertex_summary(fold, fold.vertices[number]) for number in sorted(fold.vertices)]
 
 
 def progress(vertices: Sequence[VertexSummary]) -> float | None:
@@ -95,19 +90,15 @@ def seconds_left(vertices: Sequence[VertexSummary]) -> float | None:
 
 def edges(fold: JobFold) -> list[Edge]:
     """By consumer and the order of its inputs. Where it is not known which data set is read, only from where to where it goes."""
-    plan = fold.history.plan
+    plan = fold.plan
     datasets = {int(each["id"]): each for each in (plan.datasets if plan else []) if "id" in each}
-    return [
-        edge
-        for number in sorted(fold.history.vertices)
-        for edge in _inputs(fold, fold.history.vertices[number], datasets)
-    ]
+    return [edge for number in sorted(fold.vertices) for edge in _inputs(fold, fold.vertices[number], datasets)]
 
 
 def _inputs(fold: JobFold, vertex: VertexHistory, datasets: dict[int, dict[str, Any]]) -> Iterator[Edge]:
     sizes = _sizes_read(vertex)
     for producer in dict.fromkeys(vertex.inputs):
-        history = fold.history.vertices.get(producer)
+        history = fold.vertices.get(producer)
         if history is None:
             continue
         made = [number for number, each in datasets.items() if each.get("producer") == producer]
@@ -115,20 +106,20 @@ def _inputs(fold: JobFold, vertex: VertexHistory, datasets: dict[int, dict[str, 
             made if len(made) == 1 else []
         )
         known = [sizes[number] for number in read if number in sizes]
-        whole = _number(history, "numBytesProduced") if len(made) == 1 else None
+        whole = history.known("numBytesProduced") if len(made) == 1 else None
         yield Edge(
             producer=producer,
             consumer=vertex.id,
             ship=", ".join(dict.fromkeys(str(datasets[number].get("ship", "")) for number in read)),
             keys=[str(key) for key in datasets[read[0]].get("keys") or []] if len(read) == 1 else [],
-            rows=_number(history, "numRecordsOut") if len(made) == 1 else None,
+            rows=history.known("numRecordsOut") if len(made) == 1 else None,
             bytes=sum(known) if known else whole,
         )
 
 
 def _sizes_read(vertex: VertexHistory) -> dict[int, int]:
     """Data set to bytes, as the vertex was decided from."""
-    decision = decided(vertex)
+    decision = vertex.decided
     inputs = decision.inputs if decision is not None and decision.what == "parallelism" else {}
     pairs = zip(inputs.get("datasets") or [], inputs.get("bytes") or [], strict=False)
     return {each: int(size) for each, size in pairs if isinstance(each, int)}
@@ -137,34 +128,23 @@ def _sizes_read(vertex: VertexHistory) -> dict[int, int]:
 def failures_page(fold: JobFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Page[Failure]:
     """The latest first."""
     found: list[tuple[VertexHistory, FailureHistory]] = [
-        (vertex, failure) for vertex in fold.history.vertices.values() for failure in vertex.failures
+        (vertex, failure) for vertex in fold.vertices.values() for failure in vertex.failures
     ]
     found.sort(key=lambda each: -each[1].at)
     return page(found, lambda each: failure_view(fold, *each), offset, limit)
 
 
 def _group(fold: JobFold, name: str) -> SlotGroup:
-    group = fold.history.groups[name]
-    members = [vertex for vertex in fold.history.vertices.values() if vertex.slot_sharing_group == name]
+    group = fold.groups[name]
+    members = [vertex for vertex in fold.vertices.values() if vertex.slot_sharing_group == name]
+    numbers = sorted(vertex.id for vertex in members)
     return SlotGroup.of(
         group,
-        vertices=sorted(vertex.id for vertex in members),
-        most_held=max(group.most_held, _most_at_once(fold, members)),
+        vertices=numbers,
+        most_held=max(group.most_held, fold.most_at_once(numbers)),
         peak_bytes=peak_bytes(members),
-        limit_bytes=worker_limit(group.profile, framework_memory(fold)),
+        limit_bytes=worker_limit(group.profile, fold.framework_memory),
     )
-
-
-def _most_at_once(fold: JobFold, vertices: Sequence[VertexHistory]) -> int:
-    """Of the executions that finished: launches are often told of only when all is over, so counting as records come shows fewer."""
-    columns = [fold.executions[vertex.id] for vertex in vertices if vertex.id in fold.executions]
-    done = [(each, each.won() & ~np.isnan(each.began)) for each in columns]
-    began = np.concatenate([each.began[rows] for each, rows in done] or [np.zeros(0)])
-    ended = np.concatenate([each.ended[rows] for each, rows in done] or [np.zeros(0)])
-    if not len(began):
-        return 0
-    order = np.lexsort((np.repeat((1, 0), len(began)), np.concatenate((began, ended))))  # an end first, at one time
-    return int(np.cumsum(np.repeat((1, -1), len(began))[order]).max())
 
 
 def job_pulse(fold: JobFold, status: str) -> Pulse:
@@ -173,7 +153,7 @@ def job_pulse(fold: JobFold, status: str) -> Pulse:
     return Pulse(
         version=fold.version,
         status=status,
-        seconds=fold.seconds,
+        seconds=fold.elapsed,
         is_over=fold.is_over,
         progress=progress(vertices),
         vertices=vertices[:MOST_VERTICES_TOLD],
@@ -186,13 +166,13 @@ MOST_ROW_ERRORS = 20
 
 
 def vertex_summary(fold: JobFold, vertex: VertexHistory) -> VertexSummary:
-    decision = decided(vertex)
+    decision = vertex.decided
     waiting, running, finished = vertex.counts()
     is_open = vertex.parallelism is None
     return VertexSummary.of(
         vertex,
-        state=state_of(fold.history, vertex),
-        bound=fold.watched.bound(vertex) if is_open else None,
+        state=fold.state_of(vertex),
+        bound=fold.bound(vertex) if is_open else None,
         rule=decision.rule if decision else "",
         reason=reason_of(decision) if decision else "",
         waiting=0 if is_open else waiting,
@@ -201,23 +181,18 @@ def vertex_summary(fold: JobFold, vertex: VertexHistory) -> VertexSummary:
         failures=sum(len(failure.subtasks) for failure in vertex.failures),
         mirrors=len(vertex.mirrors),
         mirrors_won=vertex.effective,
-        rows_in=_number(vertex, "numRecordsIn"),
-        rows_out=_number(vertex, "numRecordsOut"),
-        bytes_in=_number(vertex, "numBytesIn"),
-        bytes_out=_number(vertex, "numBytesProduced"),
-        bytes_stored=_number(vertex, "numBytesStored"),
+        rows_in=vertex.known("numRecordsIn"),
+        rows_out=vertex.known("numRecordsOut"),
+        bytes_in=vertex.known("numBytesIn"),
+        bytes_out=vertex.known("numBytesProduced"),
+        bytes_stored=vertex.known("numBytesStored"),
         skew=skew(decision),
         began=None if vertex.first_at is None else vertex.first_at - fold.zero,
         ended=vertex.last_at - fold.zero if vertex.is_done and vertex.last_at is not None else None,
         seconds=_seconds(fold, vertex),
-        seconds_left=fold.watched.seconds_left(vertex),
-        is_sink=bool(_planned(fold, vertex.id).get("sink")),
+        seconds_left=fold.seconds_left(vertex),
+        is_sink=bool(fold.planned(vertex).get("sink")),
     )
-
-
-def _number(vertex: VertexHistory, name: str) -> int | None:
-    found = vertex.metrics.get(name)
-    return None if found is None else int(found)
 
 
 def _seconds(fold: JobFold, vertex: VertexHistory) -> float | None:
@@ -227,18 +202,12 @@ def _seconds(fold: JobFold, vertex: VertexHistory) -> float | None:
     return max(0.0, fold.now - vertex.first_at)
 
 
-def _planned(fold: JobFold, vertex: int) -> dict[str, object]:
-    plan = fold.history.plan
-    described = plan.vertices if plan else []
-    return next((each for number, each in enumerate(described) if int(each.get("id", number)) == vertex), {})
-
-
 def vertex_view(fold: JobFold, summary: JobSummary, vertex: VertexHistory, edges: list[Edge]) -> Vertex:
     """``edges``: of the job."""
     subtasks = Subtasks(fold, vertex.id)
     latest = vertex.failures[: -MOST_FAILURES - 1 : -1]
-    group = fold.history.group_of(vertex)
-    use = uses(fold.history, fold.executions).get(vertex.id) if vertex.is_done else None
+    group = fold.group_of(vertex)
+    use = uses(fold).get(vertex.id) if vertex.is_done else None
     return Vertex(
         job=summary,
         summary=vertex_summary(fold, vertex),
@@ -246,7 +215,7 @@ def vertex_view(fold: JobFold, summary: JobSummary, vertex: VertexHistory, edges
         outputs=[edge for edge in edges if edge.producer == vertex.id],
         decisions=[decision_view(decision, fold.zero) for decision in vertex.decisions[-MOST_DECISIONS:]],
         decisions_total=len(vertex.decisions),
-        ranges=ranges(decided(vertex)),
+        ranges=ranges(vertex.decided),
         durations=histogram(*subtasks.durations()),
         stragglers=subtasks.stragglers(),
         nodes=subtasks.nodes(),
@@ -254,10 +223,10 @@ def vertex_view(fold: JobFold, summary: JobSummary, vertex: VertexHistory, edges
         steps=[Step(name=name, counts=counts) for name, counts in vertex.steps.items()],
         row_errors=list(_row_errors(vertex))[:MOST_ROW_ERRORS],
         slot=f"of {group.name}: {group.needs}" if group is not None and group.profile.is_specified else "",
-        memory=_memory(fold, vertex),
+        memory=fold.memory_text(vertex),
         slots_used=None if use is None else use.used,
         slots_text="" if use is None else use.words(),
-        not_mirrored=vertex.not_mirrored if fold.history.is_speculative else "",
+        not_mirrored=vertex.not_mirrored if fold.is_speculative else "",
     )
 
 
@@ -265,19 +234,6 @@ def _row_errors(vertex: VertexHistory) -> Iterator[RowError]:
     for record in vertex.row_errors:
         for row, error in zip(record.rows, record.errors, strict=False):
             yield RowError(step=record.step, subtask=record.subtask, row=row, error=error)
-
-
-def _memory(fold: JobFold, vertex: VertexHistory) -> str:
-    if not vertex.peaks.by_subtask:
-        return ""
-    group = fold.history.group_of(vertex)
-    return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, framework_memory(fold))
-
-
-def framework_memory(fold: JobFold) -> int | None:
-    """Bytes that a worker may hold beside what its slot has; None: the plan is not known."""
-    plan = fold.history.plan
-    return None if plan is None else int(plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
 
 
 def peak_bytes(vertices: list[VertexHistory]) -> int | None:
@@ -316,7 +272,7 @@ def decision_view(record: DecisionRecord, zero: float) -> Decision:
         record,
         at=record.at - zero,
         reason=reason_of(record),
-        parallelism=_parallelism(record),
+        parallelism=parallelism_of(record),
         inputs={name: shortened(value) for name, value in record.inputs.items()},
         result=shortened(record.result),
     )
@@ -329,13 +285,6 @@ def reason_of(record: DecisionRecord) -> str:
         rule = f" by {record.rule}" if record.rule else ""
         text = f"{shortened(record.result)}{rule}"
     return text[:1].upper() + text[1:]
-
-
-def _parallelism(record: DecisionRecord) -> int | None:
-    if not is_parallelism(record):
-        return None
-    found = record.result.get("parallelism") if isinstance(record.result, dict) else record.result
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def shortened(value: Any) -> Any:
@@ -363,7 +312,9 @@ def decisions_page(
 ) -> Page[Decision]:
     """In order. ``what``, ``vertex``: only these; empty and None: all."""
     chosen = [
-        record for record in fold.decisions if what in ("", record.what) and (vertex is None or record.vertex == vertex)
+        record
+        for record in fold.all_decisions
+        if what in ("", record.what) and (vertex is None or record.vertex == vertex)
     ]
     return page(chosen, lambda record: decision_view(record, fold.zero), offset, limit)
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from firesteel.errors import FiresteelError
 from firesteel.report.explain import ranges_text
-from firesteel.report.history import VertexHistory, is_parallelism
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import VertexPlan, decide_vertex
 from firesteel.scheduler.parallelism.replay import TAPERED, recalled
@@ -19,11 +18,6 @@ from firesteel.ui.views.structs import Bar, Histogram
 
 BARS = 24
 _SAME = ("parallelism", "largest", "smallest")
-
-
-def decided(vertex: VertexHistory) -> Decision | None:
-    """The decision on its parallelism; None: it is open, or was never written down."""
-    return next((decision for decision in reversed(vertex.decisions) if is_parallelism(decision)), None)
 
 
 def range_bytes(decision: Decision | None) -> NDArray[np.int64] | None:

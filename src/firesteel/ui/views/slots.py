@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from firesteel.report.executions import Executions, Floats, Ints
+from firesteel.report.fold import JobFold
 from firesteel.report.history import VertexHistory
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.ranges import decided
 from firesteel.ui.views.structs import MOST_ITEMS, Count, NodeUse, Page, SlotUse, page
 from firesteel.view.over_time import running
 
@@ -26,7 +25,7 @@ MOST_STEPS_EACH = 300
 def slots_over_time(fold: JobFold) -> list[SlotUse]:
     """By group, at most MOST_GROUPS; of a job without groups one; none where nothing was launched."""
     apart = _tasks(fold)
-    names = sorted(fold.history.groups) or [""]
+    names = sorted(fold.groups) or [""]
     steps = min(MOST_STEPS_EACH, MOST_STEPS // min(len(names), MOST_GROUPS))
     found = [each for name in names if (each := _use(fold, name, apart, steps)) is not None]
     chosen = sorted(found, key=lambda each: -each.most_running)[:MOST_GROUPS]
@@ -35,11 +34,11 @@ def slots_over_time(fold: JobFold) -> list[SlotUse]:
 
 def _tasks(fold: JobFold) -> set[int]:
     """The vertices whose executions have a slot of their own: of those that stream to each other in one task the last."""
-    plan = fold.history.plan
+    plan = fold.plan
     pipelined = {
         int(each["id"]): int(each["producer"]) for each in (plan.datasets if plan else []) if each.get("type") == "pipelined"
     }  # fmt: skip
-    last = {vertex: vertex for vertex in fold.history.vertices}
+    last = {vertex: vertex for vertex in fold.vertices}
     for consumer in sorted(last):
         for dataset in fold.reads(consumer):
             joined = last.get(pipelined.get(dataset, -1))
@@ -49,7 +48,7 @@ def _tasks(fold: JobFold) -> set[int]:
 
 
 def _use(fold: JobFold, group: str, apart: set[int], steps: int) -> SlotUse | None:
-    members = [each for each in fold.history.vertices.values() if each.slot_sharing_group == group]
+    members = [each for each in fold.vertices.values() if each.slot_sharing_group == group]
     columns = [fold.executions[each.id] for each in members if each.id in apart and each.id in fold.executions]
     busy = _counted(_launched(columns, fold.now), fold, steps)
     most = max((each.count for each in busy), default=0)
@@ -102,7 +101,7 @@ def _told(waiting: Sequence[tuple[float, int]], zero: float) -> Iterator[Count]:
 def _total(members: Iterable[VertexHistory], most: int) -> int | None:
     """As decisions on parallelism were taken with; None: it is not known, or the cluster has far more by now. Ends of what fails are told a little
     late, so that for a moment a few more may seem to run than there are slots."""
-    decisions = [decided(each) for each in members]
+    decisions = [each.decided for each in members]
     allowed = [each.inputs.get("allowed") for each in decisions if each is not None]
     told = [each.get("slots") for each in allowed if isinstance(each, dict)]
     total = max((each for each in told if isinstance(each, int)), default=0)
@@ -129,7 +128,7 @@ def nodes_page(fold: JobFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Pa
     mirror = column(each.mirror.astype(np.float64) for each in there) > 0
     seconds, slowness = column(each.seconds(fold.now) for each in there), column(map(_slowness, there))
     counts = np.bincount(node, minlength=len(names))
-    blocked = {block.node for block in fold.history.blocked}
+    blocked = {block.node for block in fold.blocked}
 
     def use(number: int) -> NodeUse:
         here = node == number

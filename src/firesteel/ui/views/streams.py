@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firesteel.report.fold import MOST_POINTS, ScriptFold, StreamFold, thinned
 from firesteel.report.stream_report import cause_of, rescale_sentence
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming.records import (
@@ -10,7 +11,6 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
     StreamStatus,
 )
-from firesteel.ui.folds.fold import MOST_POINTS, ScriptFold, StreamFold, thinned
 from firesteel.ui.views.jobs import options_of
 from firesteel.ui.views.structs import (
     MOST_ITEMS,
@@ -116,7 +116,7 @@ def stream_pulse(fold: StreamFold, status: str) -> Pulse:
     return Pulse(
         version=fold.version,
         status=status,
-        seconds=fold.seconds,
+        seconds=fold.elapsed,
         is_over=fold.is_over,
         parallelism=last.parallelism if last else None,
         state=f"{fold.state}, {fold.phase}" if fold.phase else fold.state,

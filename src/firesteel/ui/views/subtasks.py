@@ -13,9 +13,9 @@ from firesteel.humanize import format_count, format_seconds
 from firesteel.report.attempts import Attempt as AttemptLife
 from firesteel.report.attempts import sentences
 from firesteel.report.executions import MOST_SUBTASKS, Executions, Floats, Ints
+from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.ui.folds.fold import JobFold
-from firesteel.ui.views.ranges import decided, range_bytes
+from firesteel.ui.views.ranges import range_bytes
 from firesteel.ui.views.structs import MOST_ITEMS, Attempt, AttemptRow, NodeShare, Page, Subtask, page
 
 MOST_STRAGGLERS = 20
@@ -30,7 +30,7 @@ class Subtasks:
     def __init__(self, fold: JobFold, vertex: int) -> None:
         self._fold = fold
         self._executions = fold.executions.get(vertex, Executions())
-        history = fold.history.vertices.get(vertex)
+        history = fold.vertices.get(vertex)
         rows = self._executions.standing()
         known = self._executions.subtask[rows]
         total = max(
@@ -41,7 +41,7 @@ class Subtasks:
         self.rows: Ints = np.full(total, -1, np.int32)
         """By subtask; -1: nothing is known of it."""
         self.rows[known] = rows
-        self.bytes: NDArray[np.int64] | None = None if history is None else range_bytes(decided(history))
+        self.bytes: NDArray[np.int64] | None = None if history is None else range_bytes(history.decided)
         self._counts = np.bincount(self._executions.subtask, minlength=total)
         self._mirrored = np.zeros(total, np.bool_)
         self._mirrored[self._executions.subtask[self._executions.mirror]] = True
@@ -215,7 +215,7 @@ def _attempt_row(fold: JobFold, vertex: int, row: int) -> AttemptRow:
     return AttemptRow.of(
         life,
         vertex=vertex,
-        name=fold.history.vertex(vertex).name,
+        name=fold.vertex(vertex).name,
         subtask=int(executions.subtask[row]),
         attempt=life.number,
         mirror=life.is_mirror,

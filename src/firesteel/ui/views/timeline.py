@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from firesteel.humanize import plural
 from firesteel.report.attempts import sentences
 from firesteel.report.executions import Executions, Flags, Floats, Ints
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.ui.folds.fold import JobFold
 from firesteel.ui.views.structs import Lane, Mark, Moment, Span, Timeline
 
 MOST_NODES = 64
@@ -65,7 +64,7 @@ def timeline(
     low, high = _window(begin, end, total)
     names, bars = _bars(fold, vertex, low, high)
     lanes, left_out = _lanes(fold, names, bars, low, high)
-    occurring = {int(v): fold.history.vertex(int(v)).name for v in np.unique(bars.vertex)}
+    occurring = {int(v): fold.vertex(int(v)).name for v in np.unique(bars.vertex)}
     return Timeline(
         begin=low,
         end=high,
@@ -129,7 +128,7 @@ def _lanes(fold: JobFold, names: list[str], bars: _Bars, low: float, high: float
     """Lanes, and the number of nodes that there is no lane for: those with the fewest attempts that were never blocked."""
     counts = np.bincount(bars.node, minlength=len(names) + 1)
     there = np.flatnonzero(counts)
-    troubled = {block.node for block in fold.history.blocks}
+    troubled = {block.node for block in fold.blocks}
     calm = np.array([*(name not in troubled for name in names), True])
     chosen = there[np.lexsort((-counts[there], calm[there]))][:MOST_NODES]
     by_node = {node: np.flatnonzero(bars.node == node).astype(np.int32) for node in sorted(chosen.tolist())}
@@ -221,7 +220,7 @@ def _together(fold: JobFold, bars: _Bars, span: tuple[float, float], busy: float
 
 
 def _name(fold: JobFold, vertex: int) -> str:
-    return f"[{vertex}] {fold.history.vertex(vertex).name}"
+    return f"[{vertex}] {fold.vertex(vertex).name}"
 
 
 class _Marker:
@@ -283,9 +282,8 @@ def _groups(bars: _Bars, places: Ints, width: float) -> list[Ints]:
 
 def blocked(fold: JobFold, low: float = 0.0, high: float = np.inf) -> list[Span]:
     """The times in which nodes were blocked, within the window. Of one that still is, until now."""
-    history: JobHistory = fold.history
     spans: list[Span] = []
-    for block in history.blocks:
+    for block in fold.blocks:
         begin = block.start - fold.zero
         end = (block.end if block.is_over else min(block.end, fold.now)) - fold.zero
         if end >= low and begin <= high:
@@ -302,11 +300,11 @@ def _moments(fold: JobFold, low: float, high: float) -> list[Moment]:
 
 
 def _all_moments(fold: JobFold) -> Iterator[Moment]:
-    for decision in fold.decisions:
+    for decision in fold.all_decisions:
         if decision.what in _RESTARTS:
             kind = _RESTARTS[decision.what]
             yield Moment(at=decision.at - fold.zero, kind=kind, text=decision.reason or decision.what)
-    for vertex in fold.history.vertices.values():
+    for vertex in fold.vertices.values():
         for failure in vertex.failures:
             several = plural(len(failure.subtasks), "attempt")
             line = failure.cause.strip().split("\n", 1)[0]

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 
 from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
 from firesteel.options.jobs import DECIDER_OPTIONS
+<<<<<<< HEAD
 from firesteel.simulation import what_if as again
 from firesteel.ui.folds.fold import JobFold
+=======
+from firesteel.report.fold import JobFold
+>>>>>>> 2da263d6 (Read a job's journal by one fold)
 from firesteel.ui.views.jobs import option_of
 from firesteel.ui.views.structs import JobSummary, Option, Outcome, WhatIf, WhatIfJoin, WhatIfVertex
 
@@ -35,7 +39,7 @@ def what_if_view(fold: JobFold, summary: JobSummary, values: Mapping[str, str]) 
 
 
 def _choices(fold: JobFold) -> list[Option]:
-    plan = fold.history.plan
+    plan = fold.plan
     had = plan.options if plan else {}
     return [option_of(option.key, had.get(option.key, option.default)) for option in _CHOICES]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.report.attempts import Attempt, Lives, lives, sentences
+from firesteel.report.attempts import Attempt, Lives, sentences
+from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory, VertexHistory, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.view.notebook.graph import Edge, Node, graph_svg
@@ -19,10 +20,8 @@ _VERTEX_COLUMNS = ("", "step", "subtasks", "done", "rows in", "read", "rows out"
 
 def job_html(records: Iterable[JournalRecord], page: str = "") -> str:
     """The whole job. Of one that runs, as far as it has come. ``page``: the address of its page; empty: it has none."""
-    records = list(records)
-    history = JobHistory(records)
-    found = lives(records, all_of_them=True)
-    decisions = [record for record in records if isinstance(record, Decision)]
+    history = JobFold(records)
+    found, decisions = history.lives(all_of_them=True), history.all_decisions
     timeline = timeline_svg(history, found)
     parts = [
         note(headline(history)),

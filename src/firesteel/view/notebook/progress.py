@@ -8,13 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
+from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, StateChange
 from firesteel.view.live_table import MAX_ROWS, closing_line, headline, rows_of
 from firesteel.view.news import News
 from firesteel.view.notebook.markup import STATE_COLOURS, details, note, svg, table
 from firesteel.view.notebook.shell import shell
 from firesteel.view.svg import cut, element
-from firesteel.view.watched import Watched
 
 REFRESH_SECONDS = 0.5
 """Between two updates of one job's table, at the least."""
@@ -67,7 +67,7 @@ class NotebookView:
     ) -> None:
         self._lock = lock
         self._refresh_seconds = refresh_seconds
-        self._watched: Watched | None = None
+        self._history: JobHistory | None = None
         self._news = News()
         self._lines: list[str] = []
         self._sending = threading.Lock()
@@ -76,46 +76,46 @@ class NotebookView:
             Html(note("Firesteel: the job is being prepared."), "Firesteel: the job is being prepared.")
         )
 
-    def update(self, watched: Watched, record: JournalRecord) -> None:
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
         if isinstance(record, Decision | StateChange) and (text := self._news.of(record)):
             with self._lock:
                 self._lines = [*self._lines, text][-MOST_NEWS:]
-        if self._watched is None:
-            self._watched = watched
+        if self._history is None:
+            self._history = history
             threading.Thread(target=self._refresh, name="firesteel-notebook", daemon=True).start()
 
-    def close(self, watched: Watched) -> None:
+    def close(self, history: JobHistory) -> None:
         """The last state stays. Of a job that never began, nothing does."""
         self._over.set()
         with self._sending:
-            self._handle.update(Html("", "") if self._watched is None else self._drawn(watched, is_last=True))
+            self._handle.update(Html("", "") if self._history is None else self._drawn(history, is_last=True))
 
     def _refresh(self) -> None:
         with suppress(Exception):  # a notebook that is gone is not a reason to disturb the job
             while True:
                 with self._sending:
-                    if self._over.is_set() or self._watched is None:
+                    if self._over.is_set() or self._history is None:
                         return
-                    self._handle.update(self._drawn(self._watched))
+                    self._handle.update(self._drawn(self._history))
                 if self._over.wait(self._refresh_seconds):
                     return
 
-    def _drawn(self, watched: Watched, *, is_last: bool = False) -> Html:
+    def _drawn(self, history: JobHistory, *, is_last: bool = False) -> Html:
         with self._lock:
-            said = closing_line(watched) if is_last and watched.history.is_over else headline(watched)
-            return Html(progress_html(watched, said, self._lines), said)
+            said = closing_line(history) if is_last and history.is_over else headline(history)
+            return Html(progress_html(history, said, self._lines), said)
 
 
-def progress_html(watched: Watched, said: str, lines: list[str]) -> str:
+def progress_html(history: JobHistory, said: str, lines: list[str]) -> str:
     """``said``: how the job stands, in a sentence; ``lines``: what happened to it. The table of a finished job is folded."""
     rows = [
         (number, cut(name, _LONGEST_NAME), *(cells.get(column, "") for column in _COLUMNS[2:5]), _bar(cells),
          *(cells.get(column, "") for column in _COLUMNS[6:]))
-        for number, name, cells, _ in rows_of(watched, MAX_ROWS)
+        for number, name, cells, _ in rows_of(history, MAX_ROWS)
     ]  # fmt: skip
     told = "".join(map(note, lines))
     content = table(_COLUMNS, rows, right=("", *_COLUMNS[3:5], *_COLUMNS[6:]))
-    return f"<div>{details(said, content + told, is_open=watched.history.status != 'FINISHED')}</div>"
+    return f"<div>{details(said, content + told, is_open=history.status != 'FINISHED')}</div>"
 
 
 class _Svg(str):

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 from msgspec.structs import replace
 
+from firesteel.errors import UsageError
+from firesteel.journal.file import last_record
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.report.attempts import Lives
 from firesteel.report.executions import Executions
 from firesteel.report.history import JobHistory
-from firesteel.report.streams import Batches
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,
@@ -34,7 +38,6 @@ from firesteel.scheduler.streaming.records import (
     StreamPlanned,
     StreamStateChange,
 )
-from firesteel.view.watched import Watched
 
 MOST_POINTS = 500
 """Batches, and levels of parallelism, that a stream's charts have."""
@@ -42,16 +45,13 @@ MOST_RESCALES = 1000
 MOST_STORY = 1000
 
 
-class JobFold:
-    """A job. Times in it are the records'; ``zero`` is when it began there."""
+class JobFold(JobHistory):
+    """A job, with all of its executions and decisions. Times in it are the records'; ``zero`` is when it began there."""
 
-    def __init__(self, *, runs: bool = False) -> None:
-        """``runs``: its time goes on between records, until :meth:`stop` or its end."""
-        self._runs = runs
-        self.watched = Watched()
+    def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
         self.executions: defaultdict[int, Executions] = defaultdict(Executions)
-        self.decisions: list[Decision] = []
-        """All, in order, those about nodes among them."""
+        self.all_decisions: list[Decision] = []
+        """In order, those about vertices and nodes among them."""
         self.kept: list[JournalRecord] = []
         """The records that decisions can be made from again: the plan, changes of it, decisions."""
         self.statuses: list[JobStatusRecord] = []
@@ -60,48 +60,14 @@ class JobFold:
         self.version = 0
         """The number of records so far."""
         self._reads: dict[int, list[int]] = {}
+        super().__init__(records, runs=runs)
 
     def reads(self, vertex: int) -> list[int]:
         """Data sets that the vertex reads; empty: none, or the journal does not tell."""
         return self._reads.get(vertex, [])
 
-    @property
-    def history(self) -> JobHistory:
-        return self.watched.history
-
-    @property
-    def zero(self) -> float:
-        return self.history.started_at or 0.0
-
-    @property
-    def now(self) -> float:
-        """As in the records: the last one's time, or later where the job runs."""
-        last = self.zero + self.history.seconds
-        return max(last, self.watched.now) if self._runs and not self.is_over else last
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return self.now - self.zero
-
-    def began_by(self, moment: float) -> None:
-        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
-        self.watched.began_by(moment)
-
-    def stop(self) -> None:
-        """Nobody writes records any more: its time stands still."""
-        self._runs = False
-
-    @property
-    def id(self) -> str:
-        return self.watched.job_id
-
-    @property
-    def is_over(self) -> bool:
-        return self.history.is_over
-
     def apply(self, record: JournalRecord) -> None:
-        self.watched.apply(record)
+        super().apply(record)
         self.version += 1
         match record:
             case StateChange():
@@ -110,7 +76,7 @@ class JobFold:
                 if record.reason.startswith("discarded"):
                     self.executions[record.vertex].lost(record)
             case Decision():
-                self.decisions.append(record)
+                self.all_decisions.append(record)
                 self.kept.append(record)
             case JobPlanned():
                 self.kept.append(record)
@@ -126,22 +92,59 @@ class JobFold:
             case _:
                 pass
 
+    def most_at_once(self, vertices: Iterable[int]) -> int:
+        """Executions of these vertices, of those that finished, that ran at the same time. Launches are often told of only when
+        all is over, so counting as records come shows fewer."""
+        columns = [self.executions[vertex] for vertex in vertices if vertex in self.executions]
+        done = [(each, each.won() & ~np.isnan(each.began)) for each in columns]
+        began = np.concatenate([np.zeros(0), *(each.began[rows] for each, rows in done)])
+        ended = np.concatenate([np.zeros(0), *(each.ended[rows] for each, rows in done)])
+        order = np.lexsort((np.repeat((1, 0), len(began)), np.concatenate((began, ended))))  # an end first, at one time
+        return int(np.cumsum(np.repeat((1, -1), len(began))[order]).max(initial=0))
+
+    def lives(self, vertex: int | None = None, *, all_of_them: bool = False) -> Lives:
+        """Of the subtasks (of one vertex, or of the job) that had several attempts; ``all_of_them``: of those with one too."""
+        chosen = sorted(self.executions) if vertex is None else [vertex] if vertex in self.executions else []
+        return {
+            (number, subtask): lives
+            for number in chosen
+            for subtask, lives in self.executions[number].lives(all_of_them=all_of_them).items()
+        }
+
+
+@dataclass(slots=True)
+class Batches:
+    """Totals of the committed batches. Bytes and rows of state are those of the last one."""
+
+    count: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    """Spent in them."""
+    last: StreamBatch | None = None
+
+    def apply(self, record: StreamBatch) -> None:
+        self.count += record.batches
+        self.rows += record.rows
+        self.seconds += record.duration
+        self.last = record
+
 
 class StreamFold:
     """A stream. Times in it are the records', seconds of the stream's own clock."""
 
-    def __init__(self, *, runs: bool = False) -> None:
+    def __init__(self, *, runs: bool = False, whole: bool = False) -> None:
+        """``whole``: every rescale, change and level of parallelism is kept, not the latest only."""
         self._runs = runs
         self.plan: StreamPlanned | None = None
         self.state, self.phase, self.cause = "Created", "", ""
         self.totals = Batches()
         self.batches: list[StreamBatch] = []
         """Thinned: of more than twice MOST_POINTS each two neighbours become one."""
-        self.levels: deque[tuple[float, int]] = deque(maxlen=MOST_POINTS)
+        self.levels: deque[tuple[float, int]] = deque(maxlen=None if whole else MOST_POINTS)
         """(time, parallelism from then on)."""
-        self.rescales: deque[RescaleRecord] = deque(maxlen=MOST_RESCALES)
+        self.rescales: deque[RescaleRecord] = deque(maxlen=None if whole else MOST_RESCALES)
         self.num_rescales = 0
-        self.story: deque[Decision | StreamStateChange | RescaleRecord] = deque(maxlen=MOST_STORY)
+        self.story: deque[Decision | StreamStateChange | RescaleRecord] = deque(maxlen=None if whole else MOST_STORY)
         self.num_story = 0
         self.end: StreamEnded | None = None
         self.started_at: float | None = None
@@ -169,7 +172,8 @@ class StreamFold:
         return max(last, time.monotonic() - self._began) if self._runs and not self.is_over else last
 
     @property
-    def seconds(self) -> float:
+    def elapsed(self) -> float:
+        """Seconds from its start until now."""
         return 0.0 if self.started_at is None else max(0.0, self.now - self.started_at)
 
     def began_by(self, moment: float) -> None:
@@ -209,7 +213,6 @@ class StreamFold:
 
     def _committed(self, record: StreamBatch) -> None:
         self.totals.apply(record)
-        del self.totals.parallelisms[:-1]
         if not self.levels or self.levels[-1][1] != record.parallelism:
             self.levels.append((record.at, record.parallelism))
         self.batches.append(record)
@@ -254,7 +257,7 @@ class ScriptFold:
         return self.end is not None
 
     @property
-    def seconds(self) -> float:
+    def elapsed(self) -> float:
         return self.last_at or 0.0
 
     def began_by(self, moment: float) -> None:
@@ -280,17 +283,42 @@ class ScriptFold:
 Fold = JobFold | StreamFold | ScriptFold
 
 
-def fold_for(first: JournalRecord, *, runs: bool = False) -> Fold:
+def fold_for(first: JournalRecord, *, runs: bool = False, whole: bool = False) -> Fold:
     """An empty one, of the kind that a journal's first record tells."""
     if isinstance(first, StreamPlanned):
-        return StreamFold(runs=runs)
+        return StreamFold(runs=runs, whole=whole)
     return ScriptFold() if isinstance(first, ScriptPlanned) else JobFold(runs=runs)
 
 
-def fold_of(records: Iterable[JournalRecord]) -> Fold:
+def fold_of(records: Iterable[JournalRecord], *, whole: bool = False) -> Fold:
     """All of a journal. Of no records a job's."""
     fold: Fold | None = None
     for record in records:
-        fold = fold or fold_for(record)
+        fold = fold or fold_for(record, whole=whole)
         fold.apply(record)
     return fold or JobFold()
+
+
+def kind_of(records: Sequence[JournalRecord]) -> str:
+    """``job``, ``stream`` or ``script``: what a journal is of."""
+    first = records[0] if records else None
+    return "stream" if isinstance(first, StreamPlanned) else "script" if isinstance(first, ScriptPlanned) else "job"
+
+
+def check_job(records: Sequence[JournalRecord], stream: str, hint: str) -> None:
+    """Raises UsageError for the journal of a script, and for a stream's, with this sentence and hint."""
+    if kind_of(records) == "script":
+        raise UsageError("This is a script.", hint="'firesteel explain' names the jobs of its queries.")
+    if kind_of(records) == "stream":
+        raise UsageError(stream, hint=hint)
+
+
+def committed_batch(record: JournalRecord) -> StreamBatch | None:
+    """The batch that a record tells of; None: it tells of something else."""
+    return record if isinstance(record, StreamBatch) else None
+
+
+def how_it_ended(journal: str) -> StreamEnded | None:
+    """As the journal at this path says; None: it does not."""
+    record = last_record(journal) if journal else None
+    return record if isinstance(record, StreamEnded) else None
