@@ -198,7 +198,7 @@ def test_the_demo_shows_a_rescale_and_a_right_answer(spark, tmp_path, monkeypatc
     for name, value in {"ROWS_PER_FILE": 50, "FILE_SECONDS": 0.2, "BATCHES": 1, "SHRUNK": 3, "GROWN": 5}.items():
         monkeypatch.setattr(demo_stream, name, value)
     options = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "journal")}
-    demo_stream.run_stream_demo(tmp_path / "out", None, options)
+    demo_stream.run(tmp_path / "out", None, options)
     out = capsys.readouterr().out
     assert "2 -> 5" in out and "5 -> 3" in out and "The answer is right: " in out
     sums = demo_stream.independent_sums(tmp_path / "out" / "in")

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -118,24 +119,6 @@ def _cut(text: str, width: int | None) -> str:
 
 
 def _json(each: Listed) -> str:
-    return json.dumps(
-        {
-            "v": VERSION,
-            "kind": each.kind,
-            "job": each.job_id,
-            "name": each.name,
-            "status": each.status,
-            "began": each.began,
-            "seconds": each.seconds,
-            "vertices": each.vertices,
-            "subtasks": each.subtasks,
-            "rows_in": each.rows_in,
-            "rows_out": each.rows_out,
-            "failures": each.failures,
-            "restarts": each.restarts,
-            "cause": each.cause,
-            "after": each.after or None,
-            "uses": list(each.uses),
-            "journal": str(each.path),
-        }
-    )
+    told = asdict(each)
+    job, path = told.pop("job_id"), told.pop("path")
+    return json.dumps({"v": VERSION, "job": job, **told, "after": each.after or None, "journal": str(path)})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -78,12 +78,7 @@ def given_options(
     from firesteel.options.layers import surroundings
     from firesteel.options.registry import ON_COMMAND_LINE
 
-    values: dict[str, Any] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"'-O {pair}' is not an option.", hint="Write -O key=value.")
-        values[key.strip()] = value.strip()
+    values = dict(split_pair(pair, "-O", "key=value") for pair in pairs or [])
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         given = Options(values, ON_COMMAND_LINE)
@@ -95,6 +90,32 @@ def given_options(
     for warning in heard:
         print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
     return given
+
+
+def split_pair(pair: str, flag: str, example: str) -> tuple[str, str]:
+    """Key and value. Raises UsageError for what is no option."""
+    key, equals, value = (part.strip() for part in pair.partition("="))
+    if not equals or not key:
+        raise UsageError(f"'{flag} {pair}' is not an option.", hint=f"Write {flag} {example}.")
+    return key, value
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> Iterator[str]:
+    """Lines of aligned columns. ``right``: columns of numbers."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = zip(columns, row, widths, strict=True)
+        yield "  ".join(f"{cell:>{w}}" if name in right else f"{cell:<{w}}" for name, cell, w in cells).rstrip()
+
+
+def can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def agreed(question: str) -> bool:
+    """Asks on the terminal."""
+    print(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def show(text: str) -> bool:
@@ -133,7 +154,7 @@ def wait_for_a_key(options: Options) -> None:
     from firesteel.ui.process import ui_of
 
     url = ui_of(options).url
-    if url is None or sys.stdin is None or not sys.stdin.isatty():
+    if url is None or not can_ask():
         return
     print(f"firesteel: the page stays at {url} until you press a key.", file=sys.stderr, flush=True)
     with suppress(KeyboardInterrupt, EOFError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firesteel.extras import load
 from firesteel.journal.file import Instrument
 from firesteel.monitoring.background import Background, Exporter
 from firesteel.options import LINEAGE, OTEL_METRICS, OTEL_TRACES, PROMETHEUS_ENABLED, PROMETHEUS_PORT, Options
@@ -18,9 +19,11 @@ def monitoring(options: Options) -> tuple[Instrument, ...]:
 
         exporters.append(tracing.exporter())
     if options[LINEAGE]:
-        from firesteel.monitoring.openlineage import exporter
+        load("openlineage.client", "lineage", f"'{LINEAGE.key}'")
+        from firesteel.monitoring.openlineage.emitter import process_emitter
+        from firesteel.monitoring.openlineage.runs import LineageExporter
 
-        exporters.append(exporter.exporter())
+        exporters.append(LineageExporter(process_emitter().emit))
     return (Background(exporters),) if exporters else ()
 
 

@@ -70,32 +70,42 @@ STEP_REPORTED = Family(
     labels=(*VERTEX, "step", "count"),
 )
 _GROUP = (*JOB, "group")
-GROUP_ASKED = Family("group_slots_asked", "Executions of a slot sharing group that wait for a slot.", labels=_GROUP)
-GROUP_HELD = Family("group_slots_held", "Executions of a slot sharing group that hold a slot.", labels=_GROUP)
-GROUP_CORES = Family("group_core_seconds", "Seconds of cores that the group's slots were held.", COUNTER, _GROUP)
-GROUP_MEMORY = Family("group_gib_seconds", "GiB times seconds that the group's slots were held.", COUNTER, _GROUP)
-GROUP_WAITED = Family("group_waited_seconds", "Seconds in which any execution of the group waited.", COUNTER, _GROUP)
-_GROUPS = (GROUP_ASKED, GROUP_HELD, GROUP_CORES, GROUP_MEMORY, GROUP_WAITED)
+_GROUPS = {
+    "asked": Family("group_slots_asked", "Executions of a slot sharing group that wait for a slot.", labels=_GROUP),
+    "held": Family("group_slots_held", "Executions of a slot sharing group that hold a slot.", labels=_GROUP),
+    "core_seconds": Family("group_core_seconds", "Seconds of cores that the group's slots were held.", COUNTER, _GROUP),
+    "gib_seconds": Family("group_gib_seconds", "GiB times seconds that the group's slots were held.", COUNTER, _GROUP),
+    "waited_seconds": Family(
+        "group_waited_seconds", "Seconds in which any execution of the group waited.", COUNTER, _GROUP
+    ),
+}
+"""By what of ``SlotUsage`` they tell."""
 
 STREAM_STATUS = Family("stream_status", "1 for the status that the stream has.", labels=(*STREAM, "status"))
 STREAM_STATE = Family("stream_state", "1 for the state that its scheduler is in.", labels=(*STREAM, "state"))
 STREAM_SECONDS = Family("stream_uptime_seconds", "Seconds since the stream was started, until its end.", labels=STREAM)
-STREAM_PARALLELISM = Family("stream_parallelism", "Partitions of the last batch.", labels=STREAM)
-STREAM_LOWER = Family("stream_parallelism_lower", "The lower bound when the stream was started.", labels=STREAM)
-STREAM_UPPER = Family("stream_parallelism_upper", "The upper bound when the stream was started.", labels=STREAM)
-STREAM_BATCHES = Family("stream_batches", "Batches that were committed.", COUNTER, STREAM)
-STREAM_ROWS = Family("stream_numRecordsIn", "Rows of the batches that were committed.", COUNTER, STREAM)
-STREAM_BATCH_SECONDS = Family("stream_batch_seconds", "Seconds that batches took, together.", COUNTER, STREAM)
-STREAM_RATE = Family("stream_input_rate", "Rows that come in a second, as of the last batch.", labels=STREAM)
-STREAM_BACKLOG = Family("stream_backlog", "What waits in the sources, where they say so: rows or files.", labels=STREAM)
-STREAM_STATE_ROWS = Family("stream_state_rows", "Rows of the query's state.", labels=STREAM)
-STREAM_STATE_BYTES = Family("stream_state_bytes", "Bytes of the query's state.", labels=STREAM)
 STREAM_RESCALES = Family("stream_rescales", "Rescales by their end.", COUNTER, (*STREAM, "end"))
-STREAM_DOWNTIME = Family(
-    "stream_downtime_seconds", "Seconds that rescales kept the stream from its work.", COUNTER, STREAM
-)
 STREAM_DECISIONS = Family("stream_decisions", "Decisions, by what was decided.", COUNTER, (*STREAM, "what"))
-STREAM_DROPPED = Family("stream_dropped_records", "Records that monitoring left out.", COUNTER, STREAM)
+_OF_STREAMS = {
+    "lower": Family("stream_parallelism_lower", "The lower bound when the stream was started.", labels=STREAM),
+    "upper": Family("stream_parallelism_upper", "The upper bound when the stream was started.", labels=STREAM),
+    "batches": Family("stream_batches", "Batches that were committed.", COUNTER, STREAM),
+    "rows": Family("stream_numRecordsIn", "Rows of the batches that were committed.", COUNTER, STREAM),
+    "seconds": Family("stream_batch_seconds", "Seconds that batches took, together.", COUNTER, STREAM),
+    "downtime": Family(
+        "stream_downtime_seconds", "Seconds that rescales kept the stream from its work.", COUNTER, STREAM
+    ),
+    "dropped": Family("stream_dropped_records", "Records that monitoring left out.", COUNTER, STREAM),
+}
+"""By what of ``StreamNumbers`` they tell."""
+_OF_LAST_BATCHES = {
+    "parallelism": Family("stream_parallelism", "Partitions of the last batch.", labels=STREAM),
+    "input_rate": Family("stream_input_rate", "Rows that come in a second, as of the last batch.", labels=STREAM),
+    "state_rows": Family("stream_state_rows", "Rows of the query's state.", labels=STREAM),
+    "state_bytes": Family("stream_state_bytes", "Bytes of the query's state.", labels=STREAM),
+    "backlog": Family("stream_backlog", "What waits in the sources, where they say so: rows or files.", labels=STREAM),
+}
+"""By what of the last ``StreamBatch`` they tell."""
 
 _SCRIPT = ("script_id", "script")
 SCRIPT_QUERIES = Family(
@@ -113,11 +123,11 @@ SCRIPT_CHECKS = Family(
 CHECK_ENDS = ("same", "differs", "skipped")
 
 FAMILIES: tuple[Family, ...] = (
-    JOB_STATUS, JOB_SECONDS, *OF_JOBS.values(), JOB_VERTICES_LEFT_OUT, JOB_DECISIONS, JOB_DROPPED, *OF_VERTICES.values(), STEP_REPORTED, *_GROUPS,
-    STREAM_STATUS, STREAM_STATE, STREAM_SECONDS, STREAM_PARALLELISM, STREAM_LOWER, STREAM_UPPER, STREAM_BATCHES, STREAM_ROWS, STREAM_BATCH_SECONDS,
-    STREAM_RATE, STREAM_BACKLOG, STREAM_STATE_ROWS, STREAM_STATE_BYTES, STREAM_RESCALES, STREAM_DOWNTIME, STREAM_DECISIONS, STREAM_DROPPED,
-    SCRIPT_QUERIES, SCRIPT_CHECKS,
-)  # fmt: skip
+    *(JOB_STATUS, JOB_SECONDS, *OF_JOBS.values(), JOB_VERTICES_LEFT_OUT, JOB_DECISIONS, JOB_DROPPED),
+    *(*OF_VERTICES.values(), STEP_REPORTED, *_GROUPS.values()),
+    *(STREAM_STATUS, STREAM_STATE, STREAM_SECONDS, STREAM_RESCALES, STREAM_DECISIONS),
+    *(*_OF_STREAMS.values(), *_OF_LAST_BATCHES.values(), SCRIPT_QUERIES, SCRIPT_CHECKS),
+)
 """All there are."""
 
 
@@ -154,9 +164,8 @@ def _of_job(job: JobNumbers, now: float) -> Iterator[Sample]:
         if name in OF_JOBS:
             yield OF_JOBS[name], whose, value
     for group, usage in job.groups.items():
-        numbers = (usage.asked, usage.held, usage.core_seconds, usage.gib_seconds, usage.waited_seconds)
-        for family, value in zip(_GROUPS, numbers, strict=True):
-            yield family, (*whose, group), value
+        for name, family in _GROUPS.items():
+            yield family, (*whose, group), getattr(usage, name)
     for vertex, metrics in job.by_vertex.items():
         yield from _of_vertex((*whose, str(vertex), job.vertices[vertex]), metrics)
 
@@ -178,22 +187,11 @@ def _of_stream(stream: StreamNumbers, now: float) -> Iterator[Sample]:
     if stream.state:
         yield STREAM_STATE, (*whose, stream.state), 1
     yield STREAM_SECONDS, whose, (stream.ended or now) - stream.began
-    yield STREAM_LOWER, whose, stream.lower
-    yield STREAM_UPPER, whose, stream.upper
-    yield STREAM_BATCHES, whose, stream.batches
-    yield STREAM_ROWS, whose, stream.rows
-    yield STREAM_BATCH_SECONDS, whose, stream.seconds
-    yield STREAM_DOWNTIME, whose, stream.downtime
-    yield STREAM_DROPPED, whose, stream.dropped
     for end, count in stream.rescales.items():
         yield STREAM_RESCALES, (*whose, end), count
     for what, count in stream.decisions.items():
         yield STREAM_DECISIONS, (*whose, what), count
-    last = stream.last
-    if last is not None:
-        yield STREAM_PARALLELISM, whose, last.parallelism
-        yield STREAM_RATE, whose, last.input_rate
-        yield STREAM_STATE_ROWS, whose, last.state_rows
-        yield STREAM_STATE_BYTES, whose, last.state_bytes
-        if last.backlog is not None:
-            yield STREAM_BACKLOG, whose, last.backlog
+    for families, told in ((_OF_STREAMS, stream), (_OF_LAST_BATCHES, stream.last)):
+        for name, family in families.items():
+            if (value := getattr(told, name, None)) is not None:
+                yield family, whose, value

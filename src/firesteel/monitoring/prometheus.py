@@ -30,13 +30,6 @@ def exporter(options: Options) -> NumbersExporter:
     return NumbersExporter(BOARD)
 
 
-def render(accept: str = "") -> tuple[bytes, str]:
-    """The metrics page and its content type. ``accept``: the request's header: OpenMetrics where it is asked for. Raises UsageError without the library."""
-    library = _library()
-    encode, content_type = library.exposition.choose_encoder(accept)
-    return encode(registry(BOARD)), content_type
-
-
 def registry(board: Board) -> Any:
     """A ``prometheus_client`` registry of the board's metrics and no others."""
     made = _library().CollectorRegistry()
@@ -65,11 +58,6 @@ class Collector:
     def _empty(self, family: Family) -> Any:
         kind = self._core.CounterMetricFamily if family.kind == COUNTER else self._core.GaugeMetricFamily
         return kind(PREFIX + family.name, family.help, labels=family.labels)
-
-
-def exported_name(family: Family) -> str:
-    """The name of its samples: a counter's ends in ``_total``, as Prometheus wants it."""
-    return f"{PREFIX}{family.name}{'_total' if family.kind == COUNTER else ''}"
 
 
 def serve(host: str, port: int) -> int | None:

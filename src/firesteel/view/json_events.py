@@ -18,7 +18,7 @@ from firesteel.scheduler.kernel.records import (
     MetricsSnapshot,
     StateChange,
 )
-from firesteel.view.news import says_what_is_kept
+from firesteel.view.news import Finished, says_what_is_kept
 
 VERSION = 1
 _NOTES = ("speculation", "winner", "blocklist", "placement", "slot request", "restart", "failover", "warning")
@@ -45,7 +45,7 @@ class JsonView:
 
     def __init__(self, stream: TextIO, _lock: threading.RLock | None = None) -> None:
         self._stream = stream
-        self._finished: set[int] = set()
+        self._finished = Finished()
 
     def update(self, history: JobHistory, record: JournalRecord) -> None:
         match record:
@@ -102,16 +102,8 @@ class JsonView:
                 self._vertex(history, "progress", vertex, seconds_left=None if left is None else round(left, 1))
 
     def _tell_finished(self, history: JobHistory) -> None:
-        for vertex in history.vertices.values():
-            if not vertex.is_done:
-                self._finished.discard(vertex.id)
-            elif (
-                vertex.absorbed_by is None
-                and vertex.id not in self._finished
-                and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
-            ):
-                self._finished.add(vertex.id)
-                self._vertex(history, "finished", vertex, seconds=round(vertex.seconds or 0.0, 3))
+        for vertex in self._finished.news(history):
+            self._vertex(history, "finished", vertex, seconds=round(vertex.seconds or 0.0, 3))
 
     def _vertex(self, history: JobHistory, event: str, vertex: VertexHistory, **more: Any) -> None:
         waiting, running, done = vertex.counts()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from firesteel.humanize import format_seconds
-from firesteel.report.history import subtask_numbers
+from firesteel.report.history import JobHistory, VertexHistory, subtask_numbers
 from firesteel.scheduler.kernel.records import Decision, StateChange
 
 _TOLD = ("speculation", "winner", "blocklist", "placement", "slot request", "journal")
@@ -45,6 +47,26 @@ class News:
         if times == MOST_FAILURES + 1:
             return f"[{record.vertex}] more subtasks failed; 'firesteel history' lists all."
         return ""
+
+
+class Finished:
+    """Of one job: the vertices that have finished."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+
+    def news(self, history: JobHistory) -> Iterator[VertexHistory]:
+        """Yields those that were not told of, once what they counted is known. One that runs again is told of again."""
+        for vertex in history.vertices.values():
+            if not vertex.is_done:
+                self._told.discard(vertex.id)
+            elif (
+                vertex.absorbed_by is None
+                and vertex.id not in self._told
+                and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
+            ):
+                self._told.add(vertex.id)
+                yield vertex
 
 
 def says_what_is_kept(record: Decision) -> bool:

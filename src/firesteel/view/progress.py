@@ -13,26 +13,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from firesteel.humanize import format_seconds
-from firesteel.journal.file import Instrument
+from firesteel.journal.file import Instrument, Instruments
 from firesteel.report.history import JobHistory, is_parallelism, produced, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 from firesteel.view.json_events import JsonView
 from firesteel.view.live_table import MAX_ROWS, SHORT_SECONDS, closing_line, table_of
-from firesteel.view.news import News, first_line
+from firesteel.view.news import Finished, News, first_line
 from firesteel.view.screen import is_live, screen_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-
-class NoProgress:
-    """The switched-off view."""
-
-    def record(self, record: JournalRecord) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class _View(Protocol):
@@ -82,7 +72,7 @@ def create(enabled: bool, stream: TextIO | None = None, make: MakeView | None = 
     """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given;
     ``make``: another view than those of a stream, if it can be made (a notebook's)."""
     chosen = sys.stderr if stream is None else stream
-    view: Instrument = NoProgress()
+    view: Instrument = Instruments()
     if enabled and chosen is not None:
         try:
             view = Progress(chosen, make)
@@ -94,21 +84,8 @@ def create(enabled: bool, stream: TextIO | None = None, make: MakeView | None = 
 def as_json(make: Callable[[TextIO], Instrument], view: Instrument) -> Instrument:
     """``view``, or what ``make`` gives instead of it or beside it, as was said to ``tell_as_json``."""
     for file, alone in _json:
-        return make(file) if alone else _Both(make(file), view)
+        return make(file) if alone else Instruments([make(file), view])
     return view
-
-
-class _Both:
-    def __init__(self, *views: Instrument) -> None:
-        self._views = views
-
-    def record(self, record: JournalRecord) -> None:
-        for view in self._views:
-            view.record(record)
-
-    def close(self) -> None:
-        for view in self._views:
-            view.close()
 
 
 _plain: weakref.WeakSet[PlainView] = weakref.WeakSet()
@@ -120,7 +97,7 @@ class PlainView:
 
     def __init__(self, stream: TextIO, _lock: threading.RLock | None = None) -> None:
         self._stream = stream
-        self._said_done: set[int] = set()
+        self._finished = Finished()
         self._news = News()
 
     def update(self, history: JobHistory, record: JournalRecord) -> None:
@@ -159,17 +136,9 @@ class PlainView:
             self._say(history, text)
 
     def _say_finished(self, history: JobHistory) -> None:
-        for vertex in history.vertices.values():
-            if not vertex.is_done:
-                self._said_done.discard(vertex.id)
-            elif (
-                vertex.absorbed_by is None
-                and vertex.id not in self._said_done
-                and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
-            ):
-                self._said_done.add(vertex.id)
-                took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
-                self._say(history, f"[{vertex.id}] finished{took}, {produced(vertex)}")
+        for vertex in self._finished.news(history):
+            took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
+            self._say(history, f"[{vertex.id}] finished{took}, {produced(vertex)}")
 
     def _say(self, history: JobHistory, text: str, *, whose: bool = True) -> None:
         name = f"{history.name} {history.id[:4]}: " if whose and len(_plain) > 1 else ""

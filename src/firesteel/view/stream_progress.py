@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from firesteel.humanize import plural
-from firesteel.journal.file import Instrument
+from firesteel.journal.file import Instrument, Instruments
 from firesteel.report.fold import Batches
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
@@ -24,7 +24,7 @@ from firesteel.scheduler.streaming.records import (
 )
 from firesteel.view.json_events import write_event
 from firesteel.view.news import first_line
-from firesteel.view.progress import NoProgress, as_json
+from firesteel.view.progress import as_json
 from firesteel.view.stream_view import status_table
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _QUIET_STATES = ("Created", "CreatingExecutionGraph", "Restarting", "Finished")
 def create_stream_progress(enabled: bool, stream: TextIO | None = None) -> Instrument:
     """The view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
     chosen = sys.stderr if stream is None else stream
-    view = StreamProgress(chosen) if enabled and chosen is not None else NoProgress()
+    view = StreamProgress(chosen) if enabled and chosen is not None else Instruments()
     return as_json(JsonStream, view) if stream is None else view
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firesteel.cli.shared import Config, OptionPairs, given_options, show
+from firesteel.cli.shared import Config, OptionPairs, given_options, show, split_pair
 from firesteel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,12 +56,8 @@ def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vert
     from firesteel.simulation.what_if import what_if
 
     check_job(records, "This is a stream: nothing in it was decided from bytes.", "Leave out --what-if.")
-    values: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise UsageError(
-                f"'--what-if {pair}' is not an option.", hint="Write --what-if data-volume-per-task=256MiB."
-            )
-        values[key.strip()] = value.strip()
+    example = "data-volume-per-task=256MiB"
+    values = dict(split_pair(pair, "--what-if", example) for pair in pairs)
+    if empty := next((pair for pair in pairs if not pair.partition("=")[2].strip()), None):
+        raise UsageError(f"'--what-if {empty}' is not an option.", hint=f"Write --what-if {example}.")
     return what_if(records, values, vertex)

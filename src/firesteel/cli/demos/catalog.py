@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ DEMOS = {
     "stream": "Payments that flow in, with state per customer: a stream that is rescaled twice while it runs.",
 }
 DEFAULT = "word-count"
+_MODULES = {DEFAULT: "words"}
+"""Where they are not called like their demo."""
 
 
 def list_text() -> str:
@@ -36,23 +39,5 @@ def run_named(
     if data is not None and name != "tpch":
         raise UsageError(f"The demo '{name}' finds its input itself.", hint="--data is for the demo 'tpch'.")
     folder = out or Path("out") / ("demo" if name == DEFAULT else f"demo-{name}")
-    if name == "stream":
-        from firesteel.cli.demos.stream import run_stream_demo
-
-        run_stream_demo(folder, master, options)
-    elif name == "skew":
-        from firesteel.cli.demos.skew import run_skew_demo
-
-        run_skew_demo(folder, master, options)
-    elif name == "sort":
-        from firesteel.cli.demos.sort import run_sort_demo
-
-        run_sort_demo(folder, master, options)
-    elif name == "tpch":
-        from firesteel.cli.demos.tpch import run_tpch_demo
-
-        run_tpch_demo(folder, master, options, data)
-    else:
-        from firesteel.cli.demos.words import run_demo
-
-        run_demo(folder, master, options)
+    module = import_module(f"firesteel.cli.demos.{_MODULES.get(name, name)}")
+    module.run(folder, master, options, *([data] if name == "tpch" else []))

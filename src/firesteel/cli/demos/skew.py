@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.cli.demos.words import identifier_counts, source_roots
+from firesteel.cli.demos.words import identifier_counts, source_roots, with_volume
 from firesteel.humanize import format_bytes, format_seconds, printable
-from firesteel.options import CUT, DATA_VOLUME_PER_TASK, PROGRESS, lookup
+from firesteel.options import CUT, PROGRESS, lookup
 
 VOLUME = "1 MiB"
 STEP = "spread"
@@ -24,16 +24,14 @@ LEAST = 3
 """Uses in a module that count."""
 
 
-def run_skew_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
+def run(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Runs the same job with each way to cut ranges and prints how even they came out. Writes ``out/counts``, ``out/by-bytes``
     and ``out/by-count``."""
     counting = ExecutionEnvironment(master=master, options=options)
     counts = identifier_counts(counting, source_roots()).filter(col("n") >= LEAST)
     counts.write_parquet(str(out / "counts"), mode="overwrite")
     counting.execute("identifiers by module")
-    given = {lookup(key).key for key in options}
-    volume = {} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME}
-    common = {key: value for key, value in options.items() if lookup(key).key != CUT.key} | volume
+    common = {key: value for key, value in with_volume(options, VOLUME).items() if lookup(key).key != CUT.key}
     results: dict[str, Any] = {}
     for cut in ("by-bytes", "by-count"):
         env = ExecutionEnvironment(master=master, options={**common, CUT.key: cut})

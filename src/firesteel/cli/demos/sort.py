@@ -12,18 +12,15 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from firesteel import DataStream, ExecutionEnvironment
-from firesteel.cli.demos.words import identifier_counts, source_roots
+from firesteel.cli.demos.words import identifier_counts, source_roots, with_volume
 from firesteel.humanize import format_bytes, format_count, format_seconds, printable
-from firesteel.options import DATA_VOLUME_PER_TASK, lookup
 
 VOLUME = "16 MiB"
 
 
-def run_sort_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
+def run(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Writes ``out/sorted`` (over that of an earlier run) and prints what each of its files holds."""
-    given = {lookup(key).key for key in options}
-    volume = {} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME}
-    env = ExecutionEnvironment(master=master, options={**options, **volume})
+    env = ExecutionEnvironment(master=master, options=with_volume(options, VOLUME))
     ordered(identifier_counts(env, source_roots())).write_parquet(str(out / "sorted"), mode="overwrite")
     result = env.execute("identifiers in order")
     print(f"\nDone in {format_seconds(result.duration)}. The files follow one another:\n")

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from firesteel.cli.demos.words import what_next
 from firesteel.errors import FiresteelError
 from firesteel.humanize import format_count, format_seconds, plural, printable
 from firesteel.options import Options
@@ -41,7 +42,7 @@ OPTIONS = {
 """So that nobody has to wait; those of -O go over them."""
 
 
-def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
+def run(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Runs the stream in ``out`` (what an earlier run left there goes) and prints what happens. Raises FiresteelError if its
     answer is wrong."""
     from firesteel.api.environment import ExecutionEnvironment
@@ -242,8 +243,7 @@ def _what_next(checkpoint: Path) -> str:
         f"{command} stream history {place}": "the table above, at any time",
         f"{command} stream run --help": "a stream of your own",
     }
-    width = max(map(len, tries))
-    return "\n".join(["What to try next:", *(f"  {text:<{width}}  {why}" for text, why in tries.items())])
+    return what_next(tries)
 
 
 def _say(text: str) -> None:

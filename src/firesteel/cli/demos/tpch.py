@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel import DataStream, ExecutionEnvironment, col, lit
+from firesteel.cli.demos.words import with_volume
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_seconds, printable
-from firesteel.options import DATA_VOLUME_PER_TASK, lookup
 
 TABLES = ("customer", "orders", "lineitem")
 SCALE = "0.2"
@@ -24,7 +24,7 @@ VOLUME = "4 MiB"
 _DAY = date(1995, 3, 15)
 
 
-def run_tpch_demo(out: Path, master: str | None, options: Mapping[str, Any], data: Path | None) -> None:
+def run(out: Path, master: str | None, options: Mapping[str, Any], data: Path | None) -> None:
     """Writes ``out/q3`` and prints its first rows. ``data``: where the tables are; None: they are made in ``out/data`` once.
 
     Raises UsageError without tables and without a generator, FiresteelError where it fails.
@@ -38,9 +38,7 @@ def run_tpch_demo(out: Path, master: str | None, options: Mapping[str, Any], dat
             f"There is no table {' and no table '.join(missing)} in '{tables}'.",
             hint="It must hold customer.parquet, orders.parquet and lineitem.parquet, or directories of these names.",
         )
-    given = {lookup(key).key for key in options}
-    volume = {} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME}
-    env = ExecutionEnvironment(master=master, options={**options, **volume})
+    env = ExecutionEnvironment(master=master, options=with_volume(options, VOLUME))
     size = sum(file.stat().st_size for name in TABLES for file in _files(_path(tables, name)))
     print(f"TPC-H query 3 on {format_bytes(size)} of Parquet in {tables}.", flush=True)
     query({name: env.read_parquet(str(_path(tables, name))) for name in TABLES}).write_parquet(

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.humanize import format_bytes, format_seconds, plural, printable
-from firesteel.options import JOURNAL_DIR, PROGRESS, UI_ENABLED, Options
+from firesteel.options import DATA_VOLUME_PER_TASK, JOURNAL_DIR, PROGRESS, UI_ENABLED, Options, lookup
 
 PARTS = ("identifiers", "modules")
 
 
-def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
+def run(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Writes ``out/identifiers`` and ``out/modules`` (over those of an earlier run) and prints what was found and decided."""
     env = ExecutionEnvironment(master=master, options=options)
     roots = source_roots()
@@ -87,6 +87,12 @@ def source_roots() -> list[Path]:
     return [p for p in found if p.is_dir() and not any(p != q and p.is_relative_to(q) for q in found)]
 
 
+def with_volume(options: Mapping[str, Any], volume: str) -> dict[str, Any]:
+    """These options, and a volume per task that suits so little data, unless they say one."""
+    is_said = any(lookup(key).key == DATA_VOLUME_PER_TASK.key for key in options)
+    return {**options, **({} if is_said else {DATA_VOLUME_PER_TASK.key: volume})}
+
+
 def _tokenizer() -> Any:
     """The function is made in here, so that it travels to the workers by value: they need not know this module."""
     keywords = pa.array(keyword.kwlist)
@@ -134,6 +140,11 @@ def _what_next(out: Path, job_id: str) -> str:
         f"{command} options": "everything that can be set",
         f"{python} -c {printed}": "",
     }
+    return what_next(tries)
+
+
+def what_next(tries: Mapping[str, str]) -> str:
+    """``tries``: by command what it is for."""
     width = max(len(command) for command, why in tries.items() if why)
     return "\n".join(
         ["What to try next:", *(f"  {command:<{width}}  {why}".rstrip() for command, why in tries.items())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from firesteel.cli.shared import OptionPairs, given_options, show
+from firesteel.cli.shared import OptionPairs, agreed, can_ask, given_options, show
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_seconds, plural
 
@@ -188,13 +187,12 @@ def _journal_remover(path: Path) -> Callable[[], None]:
 
 def _agreed() -> bool:
     """Raises UsageError where nobody can be asked."""
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not can_ask():
         raise UsageError(
             "There is no terminal on which to confirm the removal.",
             hint="Use --yes to confirm, or --dry-run to list it only.",
         )
-    print("Remove it? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed("Remove it?")
 
 
 def _remove(items: list[Item]) -> None:

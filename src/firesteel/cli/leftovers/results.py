@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firesteel.cli.shared import OptionPairs, given_options, show
+from firesteel.cli.shared import OptionPairs, given_options, show, table
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _listed(jobs: Sequence[KeptJob]) -> Iterator[str]:
         )
         for job in jobs
     ]
-    lines = _table(columns, rows)
+    lines = table(columns, rows, _RIGHT)
     yield next(lines)
     for job, line in zip(jobs, lines, strict=True):
         yield line
@@ -126,14 +126,7 @@ def _described(job: KeptJob) -> Iterator[str]:
                 format_bytes(size),
             )
         )
-    yield from _table(columns, rows)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        cells = zip(columns, row, widths, strict=True)
-        yield "  ".join(f"{cell:>{w}}" if name in _RIGHT else f"{cell:<{w}}" for name, cell, w in cells).rstrip()
+    yield from table(columns, rows, _RIGHT)
 
 
 def _finished(job: KeptJob) -> str:

@@ -5,7 +5,6 @@ What is spoken with is found by name or by checkpoint (``control.names``); how t
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, Ui, given_options, no_script, number, show, whole
+from firesteel.cli.shared import (
+    Config,
+    Master,
+    OptionPairs,
+    Quiet,
+    Ui,
+    agreed,
+    can_ask,
+    given_options,
+    no_script,
+    number,
+    show,
+    whole,
+)
 from firesteel.cli.streams.output import as_json_text, ended
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import printable
 
 if TYPE_CHECKING:
     from firesteel.control.client import StreamClient
@@ -251,9 +262,10 @@ def explain(name: Name, option: OptionPairs = None) -> None:
 def connect(name: str) -> StreamClient:
     """Raises FiresteelError, with how it ended as far as that is known, for a stream that does not run."""
     from firesteel.control.client import StreamClient, StreamGone
+    from firesteel.control.names import find_stream
     from firesteel.report.fold import how_it_ended
 
-    entry = _find(name)
+    entry = find_stream(name)
     try:
         return StreamClient(entry)
     except StreamGone as gone:
@@ -272,31 +284,19 @@ def agree(entry: StreamEntry, name: str, what: str, yes: bool) -> None:
 
     place = local_path(entry.checkpoint)
     is_here = place is not None and place.is_relative_to(Path.cwd().resolve())
-    if yes or is_here or canonical(name) == canonical(entry.checkpoint) or not _can_ask():
+    if yes or is_here or canonical(name) == canonical(entry.checkpoint) or not can_ask():
         return
-    question = f"{what} the stream '{entry.name}' on '{entry.checkpoint}' (process {entry.pid})? [y/N] "
-    print(printable(question), end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not agreed(f"{what} the stream '{entry.name}' on '{entry.checkpoint}' (process {entry.pid})?"):
         raise FiresteelError("Nothing was changed.", hint="Use --yes, or give the checkpoint, to skip the question.")
-
-
-def _can_ask() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _whose(status: StreamStatus) -> str:
     return f"{status.name} ({status.checkpoint})"
 
 
-def _find(name: str) -> StreamEntry:
-    from firesteel.control.names import find_stream
-
-    return find_stream(name)
-
-
 def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
     """Of the stream's journal; ``name`` may be whatever ``firesteel explain`` takes, too."""
-    from firesteel.control.names import NoStream, is_place
+    from firesteel.control.names import NoStream, find_stream, is_place
     from firesteel.journal.file import read
     from firesteel.journal.lookup import find
     from firesteel.options import Options
@@ -304,7 +304,7 @@ def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
 
     options = Options(given_options(option))
     try:
-        entry = _find(name)
+        entry = find_stream(name)
     except NoStream as unknown:
         if is_place(name) and not Path(name).is_file():
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from firesteel.cli.shared import table
 from firesteel.control.client import StreamClient
 from firesteel.control.messages import Call, Request, StreamStatus
 from firesteel.control.names import Known
@@ -20,11 +21,7 @@ _SECONDS = 2.0
 def streams_text(known: Sequence[Known]) -> str:
     if not known:
         return "No stream of yours runs on this machine."
-    rows = [("name", "state", "partitions", "process", "checkpoint"), *map(_row, known)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(table(("name", "state", "partitions", "process", "checkpoint"), [*map(_row, known)]))
 
 
 def streams_json(known: Sequence[Known]) -> str:

@@ -6,7 +6,6 @@ import logging
 import threading
 from functools import cache
 from queue import Full, Queue
-from typing import Protocol
 
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import RunEvent
@@ -19,12 +18,8 @@ MOST_WAITING = 1_000
 _log = logging.getLogger("firesteel.monitoring")
 
 
-class Client(Protocol):
-    def emit(self, event: RunEvent) -> None: ...
-
-
 class Emitter:
-    def __init__(self, client: Client, *, most: int = MOST_WAITING) -> None:
+    def __init__(self, client: OpenLineageClient, *, most: int = MOST_WAITING) -> None:
         self.dropped = 0
         """Events that found no place, or could not be sent."""
         self._client = client

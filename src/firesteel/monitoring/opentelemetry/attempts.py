@@ -4,52 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from firesteel.monitoring.opentelemetry.spans import Spans
+from firesteel.monitoring.opentelemetry.spans import Clock, Spans
 from firesteel.scheduler.kernel.records import StateChange
 
 MOST_FINISHED = 100
 """Spans of plain attempts that finished, of one vertex."""
 MOST_ODD = 100
 """Spans of attempts that did not, and of mirrors, of one vertex."""
-MOST_OF_A_JOB = 2_000
 MOST_BEGUN = 4_096
 """Attempts of one vertex whose beginnings are kept until they end; the span of a further one begins when it ends, unless its end tells."""
 _ENDS = ("FINISHED", "FAILED", "CANCELED")
 
 
-class Clock(Protocol):
-    def epoch(self, at: float) -> float:
-        """Seconds of a record's clock as those of the epoch."""
-        ...
-
-
-@dataclass(slots=True)
-class Budget:
-    """Spans of attempts that a job has left."""
-
-    left: int
-
-
 class Attempts:
-    def __init__(self, spans: Spans, vertex: Any, budget: Budget) -> None:
+    def __init__(self, spans: Spans, vertex: Any) -> None:
         """``vertex``: its span."""
         self._spans = spans
         self._vertex = vertex
-        self._budget = budget
         self._finished, self._odd = MOST_FINISHED, MOST_ODD
         self._begun: dict[tuple[int, int], tuple[float, str | None]] = {}
         """When, and on which node, where that is known."""
         self._mirrors: set[tuple[int, int]] = set()
         self._ended: Counter[str] = Counter()
         self._left_out = 0
-
-    @staticmethod
-    def budget() -> Budget:
-        """Of a new job."""
-        return Budget(MOST_OF_A_JOB)
 
     def apply(self, record: StateChange, clock: Clock) -> None:
         if record.state in _ENDS:
@@ -92,9 +71,9 @@ class Attempts:
     def _takes(self, odd: bool) -> bool:
         """Takes one from what is left, if there is any."""
         left = self._odd if odd else self._finished
-        if not left or not self._budget.left:
+        if not left or not self._spans.attempts_left:
             return False
-        self._budget.left -= 1
+        self._spans.attempts_left -= 1
         if odd:
             self._odd -= 1
         else:

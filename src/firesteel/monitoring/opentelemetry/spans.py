@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +15,28 @@ MOST_CHARACTERS = 2_000
 """Of one attribute."""
 
 
+MOST_ATTEMPTS = 2_000
+"""Spans of attempts of one job."""
+
+
+class Clock:
+    """Places the seconds of records on the epoch. Each record says when its clock began at the latest; the earliest of these is right."""
+
+    def __init__(self) -> None:
+        self._began = math.inf
+
+    def epoch(self, at: float, arrived: float | None = None) -> float:
+        if arrived is not None:
+            self._began = min(self._began, arrived - at)
+        return self._began + at
+
+
 class Spans:
     """Begins and ends them. None in the place of a span: it is over, and nothing is added."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
+        self.attempts_left = MOST_ATTEMPTS
         self._trace = api("opentelemetry.trace")
 
     def begin(self, name: str, at: float, parent: Any, attributes: Mapping[str, Any]) -> Any:

@@ -6,14 +6,13 @@ counted in their vertex'. Times are the records', placed on the epoch.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from firesteel.journal.file import masked
 from firesteel.masking import Masker
 from firesteel.monitoring.opentelemetry.attempts import Attempts
 from firesteel.monitoring.opentelemetry.providers import api, tracer
-from firesteel.monitoring.opentelemetry.spans import Spans, attributes_of
+from firesteel.monitoring.opentelemetry.spans import Clock, Spans, attributes_of
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,
@@ -51,7 +50,7 @@ class SpansExporter:
         self._spans = Spans(tracer)
         self._context = context
         self._masker = Masker()
-        self._clock = _Clock()
+        self._clock = Clock()
         self._trace: _JobTrace | _StreamTrace | None = None
 
     def apply(self, record: JournalRecord, arrived: float) -> None:
@@ -69,20 +68,8 @@ class SpansExporter:
             self._trace.end(dropped)
 
 
-class _Clock:
-    """Places the seconds of records on the epoch. Each record says when its clock began at the latest; the earliest of these is right."""
-
-    def __init__(self) -> None:
-        self._began = math.inf
-
-    def epoch(self, at: float, arrived: float | None = None) -> float:
-        if arrived is not None:
-            self._began = min(self._began, arrived - at)
-        return self._began + at
-
-
 class _JobTrace:
-    def __init__(self, spans: Spans, context: Any, plan: JobPlanned, clock: _Clock, at: float) -> None:
+    def __init__(self, spans: Spans, context: Any, plan: JobPlanned, clock: Clock, at: float) -> None:
         self._spans, self._clock = spans, clock
         self._names = {int(vertex["id"]): str(vertex["name"]) for vertex in plan.vertices}
         self._job = spans.begin(
@@ -96,7 +83,6 @@ class _JobTrace:
             },
         )
         self._vertices: dict[int, _VertexSpan] = {}
-        self._budget = Attempts.budget()
         self._last = at
 
     def apply(self, record: JournalRecord, at: float) -> None:
@@ -135,7 +121,7 @@ class _JobTrace:
             span = self._spans.begin(
                 name, at, self._job, {"firesteel.vertex.id": number, "firesteel.vertex.name": name}
             )
-            found = self._vertices[number] = _VertexSpan(span, Attempts(self._spans, span, self._budget), at)
+            found = self._vertices[number] = _VertexSpan(span, Attempts(self._spans, span), at)
         return found
 
     def _measured(self, record: MetricsSnapshot) -> None:
@@ -179,7 +165,7 @@ class _VertexSpan:
 class _StreamTrace:
     """Rescales are spans, told as they end; a stream may run for weeks, and its own span is told at its end."""
 
-    def __init__(self, spans: Spans, context: Any, plan: StreamPlanned, clock: _Clock, at: float) -> None:
+    def __init__(self, spans: Spans, context: Any, plan: StreamPlanned, clock: Clock, at: float) -> None:
         self._spans, self._clock = spans, clock
         self._stream = spans.begin(
             plan.name,

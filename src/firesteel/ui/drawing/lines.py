@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from firesteel.ui.drawing.canvas import AXIS, Caption, Span, axis, hint, outline, picture, stretched, text
 from firesteel.view.svg import element
 
-MOST_POINTS = 400
-"""Of a line with more of them, each stands for the largest of its stretch."""
 MOST_MARKS = 60
 _HEIGHT, _TOP = 130.0, 18.0
 _ROOM = 0.06
@@ -55,17 +53,8 @@ def lines(caption: Caption, drawn: Sequence[Line], span: Span, largest: str, mar
     return picture(caption, _HEIGHT + AXIS, "".join(content))
 
 
-def thinned(points: Points, most: int = MOST_POINTS) -> Points:
-    """At most about ``most`` of them: of each stretch its largest, so that no peak is lost, and the last."""
-    if len(points) <= most:
-        return points
-    step = -(-len(points) // most)
-    kept = [(points[k][0], max(value for _, value in points[k : k + step])) for k in range(0, len(points), step)]
-    return [*kept, points[-1]]
-
-
 def _path(line: Line, span: Span, unit: float) -> str:
-    points = [(span.units(at), _HEIGHT - value * unit) for at, value in thinned(line.points) if at <= span.end]
+    points = [(span.units(at), _HEIGHT - value * unit) for at, value in line.points if at <= span.end]
     if not points:
         return ""
     last = line.points[-1]

@@ -12,14 +12,11 @@ from firesteel.ui.drawing.canvas import AXIS, Caption, Span, axis, hint, link, p
 from firesteel.ui.views.structs import Lane, Mark, Moment, Timeline
 from firesteel.view.svg import cut, element
 
-MOST_BARS = 1600
-"""Elements of attempts in one picture; with more, neighbours in a lane share one."""
 MOST_LINES = 24
 """Moments whose lines cross all lanes; with more, they have their tips only."""
 PARTS = 8
 """The axis is a row of so many links, each of which shows its part of the time alone."""
 _TOP, _HEAD, _LANE, _DENSE, _GAP, _STRIP = 20.0, 19.0, 13.0, 18.0, 3.0, 22.0
-_WORST = ("failed", "running", "cancelled", "finished")
 _HINT = 120
 """Characters of what the pointer shows of a bar."""
 _SHORTEST = 0.0015
@@ -35,7 +32,6 @@ def timeline(view: Timeline, zoomed: Callable[[float, float], str]) -> str:
     if not view.lanes:
         return ""
     span = Span(view.begin, view.end)
-    budget = max(8, MOST_BARS // len(view.lanes))
     numbered = len(view.vertices) > 1 and sum(len(lane.marks) for lane in view.lanes) <= MOST_NUMBERS
     drawn, y = [_PATTERNS], _TOP
     for node, group in groupby(view.lanes, key=lambda lane: lane.node):
@@ -44,7 +40,7 @@ def timeline(view: Timeline, zoomed: Callable[[float, float], str]) -> str:
         top, y = y + 4, y + _HEAD
         for lane in lanes:
             height = _DENSE if lane.slot is None else _LANE
-            drawn.append(_lane(lane, span, y, height, budget, numbered=numbered))
+            drawn.append(_lane(lane, span, y, height, numbered=numbered))
             y += height + _GAP
         blocked = [one for one in view.blocked if one.node == node and span.holds(one.begin, one.end)]
         for one in blocked:
@@ -79,8 +75,8 @@ def _heading(node: str, lanes: Sequence[Lane], y: float) -> str:
     return line + element("text", name + rest, x="0", y=y + 14, class_="label")
 
 
-def _lane(lane: Lane, span: Span, y: float, height: float, budget: int, *, numbered: bool) -> str:
-    marks = fused(lane.marks, budget)
+def _lane(lane: Lane, span: Span, y: float, height: float, *, numbered: bool) -> str:
+    marks = lane.marks
     busiest = max((mark.busy for mark in marks), default=1.0)
     bars = [_bar(mark, span, y, height, busiest if lane.slot is None else 1.0) for mark in marks]
     return "".join(bars + ([_number(mark, span, y + height - 3) for mark in marks] if numbered else []))
@@ -112,35 +108,6 @@ def _bar(mark: Mark, span: Span, y: float, height: float, busiest: float) -> str
     if mark.won:
         drawn += element("circle", cx=percent(min(x + width, 1.0)), cy=y + height / 2, r=3.0, class_="won")
     return drawn
-
-
-def fused(marks: Sequence[Mark], most: int) -> Sequence[Mark]:
-    """At most ``most`` marks: neighbours together, where there are more."""
-    if len(marks) <= most:
-        return marks
-    step = -(-len(marks) // most)
-    return [_together(marks[k : k + step]) for k in range(0, len(marks), step)]
-
-
-def _together(marks: Sequence[Mark]) -> Mark:
-    longest = max(marks, key=lambda mark: mark.end - mark.begin)
-    begin, end = min(mark.begin for mark in marks), max(mark.end for mark in marks)
-    states = {mark.state for mark in marks}
-    count = sum(mark.count for mark in marks)
-    state = next((state for state in _WORST if state in states), longest.state)
-    work = sum((mark.end - mark.begin) * mark.busy for mark in marks)
-    return Mark(
-        begin=begin,
-        end=end,
-        vertex=longest.vertex,
-        state=state,
-        count=count,
-        failed=sum(mark.failed if mark.count > 1 else mark.state == "failed" for mark in marks),
-        busy=work / max(end - begin, 1e-9),
-        is_mirror=any(mark.is_mirror for mark in marks),
-        won=any(mark.won for mark in marks),
-        label=f"{plural(count, 'attempt')}, the longest: {longest.label}",
-    )
 
 
 def _moment(moment: Moment, span: Span, height: float, *, full: bool) -> str:

@@ -27,23 +27,31 @@ REST = 3.0
 """Its threads rest so many times as long as they work."""
 
 
-class Beside:
-    """From its construction to the process' end. Raises UsageError for options it cannot be served with, FiresteelError."""
+class Server:
+    """Of a catalog, where the options say, until :meth:`close`. ``runs``, ``rest``: as in ``Serving`` and ``Workers``. Raises UsageError
+    for options it cannot be served with, FiresteelError."""
 
-    def __init__(self, options: Options) -> None:
-        address = options[BIND_ADDRESS]
-        path = token_file(options)
-        token = token_of(path)
-        self._runs = OwnRuns()
+    def __init__(self, options: Options, catalog: Catalog, runs: OwnRuns | None = None, rest: float = 0.0) -> None:
+        address, path = options[BIND_ADDRESS], token_file(options)
+        policy = policy_of(address, token_of(path))
         listener = listen(address, ports_of(options[BIND_PORT]))
         self.url = url_of(listener, address)
-        policy = policy_of(address, token)
-        workers = Workers(rest=REST)
-        app = application(Source(Catalog(own=self._runs)), policy, workers)
-        self._serving = Serving(app, listener, self._runs)
+        self.line = where(self.url, path, policy.readers_need_token)
+        self._serving = Serving(application(Source(catalog), policy, Workers(rest)), listener, runs)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=listener.close)
-        say(where(self.url, path, policy.readers_need_token))
+
+    def close(self) -> None:
+        self._serving.close()
+
+
+class Beside(Server):
+    """Of the jobs of this process, from its construction to the process' end."""
+
+    def __init__(self, options: Options) -> None:
+        self._runs = OwnRuns()
+        super().__init__(options, Catalog(own=self._runs), self._runs, REST)
+        say(self.line)
 
     def instrument(self) -> Instrument:
         """Takes a job's or stream's records from now on."""
@@ -58,10 +66,6 @@ class Beside:
     def page_of(self, id: str) -> str:
         """The address of the page of a job or stream of this process; empty: it was not told of it."""
         return f"{self.url}jobs/{quote(id, safe='')}" if any(run.id == id for run in self._runs.all()) else ""
-
-    def close(self) -> None:
-        """For tests: a process keeps its server to its end."""
-        self._serving.close()
 
 
 def token_file(options: Options) -> Path:
