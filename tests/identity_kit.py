@@ -14,11 +14,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from firesteel import ExecutionEnvironment, agg, col, window
-from firesteel.compile.identity.digests import digest
-from firesteel.compile.identity.facts import VertexPrint
-from firesteel.compile.identity.known import Known
+from firesteel.compile.identity.facts import VertexPrint, digest
 from firesteel.compile.identity.prints import JobPrints
-from firesteel.compile.identity.walk import Walk
+from firesteel.compile.identity.walk import Known, Walk
 
 SETTLED = 10**10
 """Nanoseconds: files that tests wrote count as changed so long ago."""

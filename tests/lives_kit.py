@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from firesteel.report.attempts import Attempt, Lives
+from firesteel.report.executions import Attempt, Lives
 from firesteel.scheduler.kernel.records import JournalRecord, OutputGone, StateChange
 
 

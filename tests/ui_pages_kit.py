@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firesteel.ui.catalog.index import Index
-from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Folder
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.pages.routes import ROUTES
@@ -16,7 +15,7 @@ from firesteel.ui.views.structs import UnknownThing
 
 
 def source_of(folder: Path) -> Source:
-    return Source(Catalog([Index(Folder(folder))]))
+    return Source([Index(Folder(folder))])
 
 
 def render(source: Source, address: str) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 
 from firesteel.ui.catalog.index import Index
-from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Folder
 from firesteel.ui.catalog.runs import OwnRuns
 from firesteel.ui.catalog.source import Source
@@ -61,8 +60,8 @@ def served(
 ) -> Generator[Served]:
     """A server of these folders, and of these runs, until the end."""
     listener = listen("127.0.0.1", range(1))
-    catalog = Catalog([Index(Folder(folder), cache) for folder in folders], own)
-    app = application(Source(catalog), policy or policy_of("127.0.0.1", TOKEN), Workers())
+    source = Source([Index(Folder(folder), cache) for folder in folders], own)
+    app = application(source, policy or policy_of("127.0.0.1", TOKEN), Workers())
     serving = Serving(app, listener, own, limits or Limits())
     try:
         yield Served(url_of(listener, "127.0.0.1"), listener.getsockname()[1])

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from firesteel.ui.catalog.index import Index
-from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Folder
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.server.app import application
@@ -20,7 +19,7 @@ def served(folder: Path, token: str = "a token of the tests") -> Iterator[str]:
     """Its address, without a slash at its end."""
     address = "127.0.0.1"
     listener = listen(address, range(1))
-    source = Source(Catalog([Index(Folder(folder))]))
+    source = Source([Index(Folder(folder))])
     serving = Serving(application(source, policy_of(address, token), Workers()), listener)
     try:
         yield url_of(listener, address).rstrip("/")

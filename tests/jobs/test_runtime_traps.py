@@ -17,7 +17,7 @@ import pytest
 from firesteel import ExecutionEnvironment
 from firesteel.api.jobs.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
-from firesteel.report.attempts_report import report
+from firesteel.report.explain import attempts_report
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.spark.driver import channel
@@ -94,7 +94,7 @@ def test_in_our_session_a_worker_that_dies_takes_nobody_along(session, tmp_path)
     assert seen.states("CANCELED", 0) == []
     history = JobHistory(seen.records)
     assert history.metrics["numRestarts"] == 1
-    (attempt, again) = report(seen.records, all_of_them=False).splitlines()[1:]
+    (attempt, again) = attempts_report(seen.records, all_of_them=False).splitlines()[1:]
     assert "?" not in attempt and "failed after" in attempt
     assert "A Python worker died in the middle of the task" in attempt and "attempt 2" in again
 

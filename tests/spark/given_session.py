@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyspark.sql import SparkSession
 
 from firesteel import ExecutionEnvironment
-from firesteel.report.attempts_report import report
-from firesteel.report.explain import explain
+from firesteel.report.explain import attempts_report, explain
 from firesteel.report.history import JobHistory
 from firesteel.spark.driver.runtime import submit
 from runtime_support import DiesBeside, Seen, collected, options, two_steps
@@ -68,9 +67,9 @@ if __name__ == "__main__":
                 "failed": seen.states("FAILED", 0),
                 "canceled": seen.states("CANCELED", 0),
                 "restarts": JobHistory(seen.records).metrics["numRestarts"],
-                "report": report(seen.records),
+                "report": attempts_report(seen.records),
                 "alone": [alone.states("FAILED", 0), alone.states("CANCELED", 0), collected(again).num_rows],
-                "died": report(alone.records),
+                "died": attempts_report(alone.records),
                 "explained": explain(seen.records),
             }
         )

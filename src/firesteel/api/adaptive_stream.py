@@ -269,7 +269,7 @@ class AdaptiveStream:
 
     def _repr_html_(self) -> str:
         """In a notebook: how it is just now, and its rescales."""
-        from firesteel.view.notebook.adaptive_stream import status_html
+        from firesteel.view.notebook.stream import status_html
 
         return status_html(self.status(), self.history(), page_of(self._id))
 

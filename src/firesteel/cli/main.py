@@ -13,13 +13,10 @@ import typer
 
 from firesteel.cli import CANCELLED
 from firesteel.cli.bundle import bundle
-from firesteel.cli.completion import complete_demo, complete_job, complete_status
 from firesteel.cli.deciding.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group, Resumable
-from firesteel.cli.leftovers.clean import clean
-from firesteel.cli.leftovers.recover import recover
-from firesteel.cli.leftovers.results import results
-from firesteel.cli.leftovers.resume import resume as resume_command
+from firesteel.cli.leftovers import clean, recover, results
+from firesteel.cli.leftovers import resume as resume_command
 from firesteel.cli.options import options
 from firesteel.cli.run_events import events
 from firesteel.cli.shared import (
@@ -30,6 +27,9 @@ from firesteel.cli.shared import (
     Quiet,
     Ui,
     Vertex,
+    complete_demo,
+    complete_job,
+    complete_status,
     given_options,
     no_script,
     not_written,
@@ -261,7 +261,7 @@ def history(
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
     from firesteel.journal.file import skipped
-    from firesteel.report.attempts_report import report
+    from firesteel.report.explain import attempts_report
     from firesteel.report.scripts import explain_script
     from firesteel.report.stream_report import stream_history
 
@@ -270,7 +270,7 @@ def history(
     if kind == "script":
         show(explain_script(records, broken_off=broken_off))
         return
-    text = stream_history(records) if kind == "stream" else report(records, vertex, all_of_them=every)
+    text = stream_history(records) if kind == "stream" else attempts_report(records, vertex, all_of_them=every)
     show("\n".join([text, *skipped(records)]))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from firesteel.journal.listing import ends_of
+from firesteel.journal.listing import HEAD, TAIL, Numbers, Planned, ends_of
 from firesteel.journal.places import SUFFIX, journal_directories, slug
 from firesteel.model.job_graph import JobGraph
 from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
@@ -24,35 +24,9 @@ ENOUGH_RUNS = 3
 """Of each step; older journals are left alone once all have so many."""
 _MOST = 1 << 62
 """Larger numbers are nobody's."""
+_NUMBERS = {"numBytesConsumed": -1, "accumulateBusyTimeMs": -1, "numBytesProduced": 0}
+"""A vertex' metrics (``scheduler.kernel.metrics``), and what stands for one that is missing: it had not finished, or an older Firesteel wrote them."""
 _SNAPSHOT = b'{"type":"MetricsSnapshot"'
-
-
-class _Step(msgspec.Struct):
-    id: int
-    step: str = ""
-
-
-class _Planned(msgspec.Struct, tag="JobPlanned"):
-    job_name: str
-    vertices: list[_Step]
-
-
-class _Cost(
-    msgspec.Struct, rename={"bytes": "numBytesConsumed", "busy": "accumulateBusyTimeMs", "out": "numBytesProduced"}
-):
-    """A vertex' metrics (``scheduler.kernel.metrics``); -1: it had not finished, or an older Firesteel wrote them."""
-
-    bytes: int = -1
-    busy: int = -1
-    out: int = 0
-
-
-class _Numbers(msgspec.Struct, tag="MetricsSnapshot"):
-    vertices: dict[int, _Cost] = {}
-
-
-_planned = msgspec.json.Decoder(_Planned)
-_numbers = msgspec.json.Decoder(_Numbers)
 
 
 def earlier_costs(graph: JobGraph, options: Options, own: Path | None = None) -> StepCosts:
@@ -90,25 +64,27 @@ def _newest(options: Options, job_name: str, own: Path | None) -> list[Path]:
 
 def _measured(path: Path, job_name: str) -> Iterator[tuple[str, MeasuredStep]]:
     """Yields the steps of one journal whose vertices had all finished, by identity."""
-    with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    with suppress(OSError, msgspec.MsgspecError, ValueError, TypeError, LookupError, OverflowError):
         with path.open("rb") as file:
             head, tail, _ = ends_of(file)
-        planned = _planned.decode(head)
-        if planned.job_name == job_name:
-            steps = {vertex.id: vertex.step for vertex in planned.vertices if vertex.step}
-            for vertex, cost in _last_numbers(tail, set(steps)).items():
-                if all(0 <= number < _MOST for number in (cost.bytes, cost.busy, cost.out)):
-                    yield steps[vertex], MeasuredStep(cost.bytes, cost.busy / 1e3, cost.out)
+        planned = HEAD.decode(head)
+        if isinstance(planned, Planned) and planned.job_name == job_name:
+            steps = {int(vertex["id"]): str(vertex["step"]) for vertex in planned.vertices if vertex.get("step")}
+            for vertex, numbers in _last_numbers(tail, set(steps)).items():
+                size, busy, out = (int(numbers.get(name, default)) for name, default in _NUMBERS.items())
+                if all(0 <= number < _MOST for number in (size, busy, out)):
+                    yield steps[vertex], MeasuredStep(size, busy / 1e3, out)
 
 
-def _last_numbers(tail: bytes, wanted: set[int]) -> dict[int, _Cost]:
+def _last_numbers(tail: bytes, wanted: set[int]) -> dict[int, dict[str, float]]:
     """The numbers of each vertex as they were told last. The job's end tells all of them in one line."""
-    found: dict[int, _Cost] = {}
+    found: dict[int, dict[str, float]] = {}
     for line in reversed(tail.split(b"\n")):
         if line.startswith(_SNAPSHOT):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                numbers = _numbers.decode(line).vertices
-                found |= {vertex: cost for vertex, cost in numbers.items() if vertex in wanted and vertex not in found}
+                record = TAIL.decode(line)
+                told = record.vertices if isinstance(record, Numbers) else {}
+                found |= {vertex: one for vertex, one in told.items() if vertex in wanted and vertex not in found}
                 if len(found) == len(wanted):
                     break
     return found

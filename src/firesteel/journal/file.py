@@ -148,7 +148,7 @@ class Journal:
         self._masker = Masker()
         self._written_at = time.monotonic()
         if not self._file.tell():
-            self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=_own_version()))
+            self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=own_version()))
 
     @classmethod
     def create(cls, options: Options, job_name: str, job_id: str, *, began: float | None = None) -> Journal:
@@ -400,14 +400,14 @@ def job_of(path: Path) -> str:
     return ""
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Converts what JSON lacks: numpy scalars, arrays and columns to numbers and lists, anything else to its text."""
     if isinstance(value, Column):
         return msgspec.Raw(b"[" + b",".join(_encoder.encode(part)[1:-1] for part in value.parts()) + b"]")
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 _decoder: msgspec.json.Decoder[AnyJournalRecord | JournalHeader] = msgspec.json.Decoder(
     AnyJournalRecord | JournalHeader
 )
@@ -427,8 +427,9 @@ _KINDS = frozenset(kind.__name__ for kind in get_args(AnyJournalRecord)) | {Jour
 
 
 @cache
-def _own_version() -> str:
+def own_version() -> str:
+    """Of Firesteel; empty: it runs from a folder or a zip."""
     try:
         return version("firesteel")
-    except PackageNotFoundError:  # from a folder or a zip
+    except PackageNotFoundError:
         return ""

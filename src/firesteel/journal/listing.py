@@ -67,7 +67,7 @@ class Listed:
     """The jobs whose results it uses."""
 
 
-class _Planned(msgspec.Struct, tag="JobPlanned"):
+class Planned(msgspec.Struct, tag="JobPlanned"):
     job_id: str
     job_name: str
     vertices: list[dict[str, Any]]
@@ -93,25 +93,25 @@ class _Change(msgspec.Struct):
     subtasks: list[int]
 
 
-class _Status(msgspec.Struct, tag="JobStatusRecord"):
+class _Ended(msgspec.Struct):
     at: float
     status: str
     cause: str = ""
 
 
-class _Ended(msgspec.Struct, tag="StreamEnded"):
-    at: float
-    status: str
-    cause: str = ""
+class _Status(_Ended, tag="JobStatusRecord"):
+    pass
 
 
-class _ScriptEnded(msgspec.Struct, tag="ScriptEnded"):
-    at: float
-    status: str
-    cause: str = ""
+class _StreamEnded(_Ended, tag="StreamEnded"):
+    pass
 
 
-class _Numbers(msgspec.Struct, tag="MetricsSnapshot"):
+class _ScriptEnded(_Ended, tag="ScriptEnded"):
+    pass
+
+
+class Numbers(msgspec.Struct, tag="MetricsSnapshot"):
     job: dict[str, float] = {}
     vertices: dict[int, dict[str, float]] = {}
 
@@ -120,10 +120,10 @@ class _At(msgspec.Struct):
     at: float
 
 
-_Head = _Planned | _StreamPlanned | _ScriptPlanned
-_End = _Status | _Ended | _ScriptEnded
-_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
-_tail: msgspec.json.Decoder[_End | _Numbers] = msgspec.json.Decoder(_End | _Numbers)
+_Head = Planned | _StreamPlanned | _ScriptPlanned
+_End = _Status | _StreamEnded | _ScriptEnded
+HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+TAIL: msgspec.json.Decoder[_End | Numbers] = msgspec.json.Decoder(_End | Numbers)
 _change: msgspec.json.Decoder[_Change] = msgspec.json.Decoder(_Change)
 _at: msgspec.json.Decoder[_At] = msgspec.json.Decoder(_At)
 _ANY = (msgspec.MsgspecError, UnicodeDecodeError)
@@ -167,7 +167,7 @@ def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bo
     head = tail = b""
     try:
         head, tail, whole = ends_of(file)
-        planned = _head.decode(head)
+        planned = HEAD.decode(head)
     except OSError as error:
         return damaged(path, began, error.strerror or str(error))
     except _ANY:
@@ -182,7 +182,7 @@ def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bo
         seconds = max(0.0, time.time() - began) if held else seconds
     cause = ends.cause if ends is not None and status in ("failed", "cancelled") else ""
     found = Listed(path, kind, job_id, name, status, began, seconds, cause=cause)
-    if not isinstance(planned, _Planned):
+    if not isinstance(planned, Planned):
         return found
     failures = sum(map(_failed, tail.split(b"\n"))) if whole and _FAILED in tail else 0 if whole else None
     try:
@@ -211,7 +211,7 @@ def begins_a_record(rest: bytes) -> bool:
 def _title(planned: _Head) -> tuple[str, str, str]:
     """Kind, id and name."""
     match planned:
-        case _Planned():
+        case Planned():
             return "job", planned.job_id, planned.job_name
         case _StreamPlanned():
             return "stream", planned.stream_id, planned.name
@@ -224,7 +224,7 @@ def _zero(planned: _Head) -> float:
     match planned:
         case _StreamPlanned():
             return planned.at
-        case _Planned() if planned.after or planned.uses:
+        case Planned() if planned.after or planned.uses:
             return planned.at
         case _:
             return 0.0
@@ -238,7 +238,7 @@ def _failed(line: bytes) -> int:
     return 0
 
 
-def _with_numbers(found: Listed, planned: _Planned, numbers: _Numbers, failures: int | None) -> Listed:
+def _with_numbers(found: Listed, planned: Planned, numbers: Numbers, failures: int | None) -> Listed:
     inputs = {int(producer) for vertex in planned.vertices for producer in vertex.get("inputs") or ()}
     by_id = {int(vertex.get("id", n)): vertex for n, vertex in enumerate(planned.vertices)}
     sources = [number for number, vertex in by_id.items() if not vertex.get("inputs")]
@@ -304,16 +304,16 @@ def _first_line(file: Readable) -> bytes:
     return b"".join(parts)
 
 
-def _folded(tail: bytes) -> tuple[_End | None, _Numbers, float | None]:
+def _folded(tail: bytes) -> tuple[_End | None, Numbers, float | None]:
     """(the last status, numbers as last told, time of the last record). Lines that cannot be read are left out."""
     end: _End | None = None
-    numbers, last = _Numbers(job={}, vertices={}), None
+    numbers, last = Numbers(job={}, vertices={}), None
     lines = tail.split(b"\n")
     for line in lines:
         if line.startswith(_TOLD):
             with suppress(*_ANY):
-                record = _tail.decode(line)
-                if isinstance(record, _Numbers):
+                record = TAIL.decode(line)
+                if isinstance(record, Numbers):
                     numbers.job.update(record.job)
                     numbers.vertices.update(record.vertices)
                 else:

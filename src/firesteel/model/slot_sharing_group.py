@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes
 from firesteel.options import MIB, parse_size
-from firesteel.options.values import TooLargeError
+from firesteel.options.registry import TooLargeError
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
 

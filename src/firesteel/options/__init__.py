@@ -18,11 +18,11 @@ from firesteel.options.registry import all_options as all_options
 from firesteel.options.registry import format_value as format_value
 from firesteel.options.registry import lookup as lookup
 from firesteel.options.registry import lookup_family as lookup_family
+from firesteel.options.registry import parse_int as parse_int
+from firesteel.options.registry import parse_seconds as parse_seconds
+from firesteel.options.registry import parse_size as parse_size
 from firesteel.options.resources import *  # noqa: F403
 from firesteel.options.restart import *  # noqa: F403
 from firesteel.options.speculation import *  # noqa: F403
 from firesteel.options.streams import *  # noqa: F403
 from firesteel.options.ui import *  # noqa: F403
-from firesteel.options.values import parse_int as parse_int
-from firesteel.options.values import parse_seconds as parse_seconds
-from firesteel.options.values import parse_size as parse_size

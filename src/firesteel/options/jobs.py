@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from firesteel.options.registry import number, one_of, seconds, size, switch, text, whole
+from firesteel.options.registry import (
+    GIB,
+    KIB,
+    MIB,
+    Option,
+    Scope,
+    at_least,
+    is_share,
+    number,
+    one_of,
+    seconds,
+    size,
+    switch,
+    text,
+    whole,
+)
 from firesteel.options.registry import remove as _remove
-from firesteel.options.values import GIB, KIB, MIB, Option, Scope, at_least, is_share
 
 _AB = "jobmanager.adaptive-batch-scheduler."
 _AUTO = "execution.batch.adaptive.auto-parallelism."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.options.registry import switch, text, whole
-from firesteel.options.values import Scope
+from firesteel.options.registry import Scope, switch, text, whole
 
 _switch, _text = switch.of(Scope.BOTH), text.of(Scope.BOTH)
 
@@ -15,7 +14,7 @@ def _port(value: int | None) -> str | None:
 PROMETHEUS_ENABLED = _switch(
     "firesteel.metrics.prometheus.enabled",
     False,
-    "Keep the metrics of jobs and streams for Prometheus: the web page serves them at /metrics. Needs the extra prometheus.",
+    "Keep the metrics of jobs and streams for Prometheus, for a program that registers firesteel.monitoring.prometheus.Collector. Needs the extra prometheus.",
 )
 PROMETHEUS_PORT = whole.of(Scope.BOTH)(
     "firesteel.metrics.prometheus.port",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from firesteel.options.jobs import RELEASE_DURING_JOB_EXECUTION
-from firesteel.options.registry import Layer, Options, Origin, names, one_of, seconds, size, switch, text
-from firesteel.options.values import GIB, at_least
+from firesteel.options.registry import GIB, Layer, Options, Origin, at_least, names, one_of, seconds, size, switch, text
 
 RECOVERY_MODE = one_of("off", "on-request", "auto")(
     "firesteel.recovery.mode",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.options.registry import number, seconds, size, switch
-from firesteel.options.values import MIB, Scope, at_least
+from firesteel.options.registry import MIB, Scope, at_least, number, seconds, size, switch
 
 _number, _size = number.of(Scope.BOTH), size.of(Scope.BOTH)
 _GROUP = "slot-sharing-group.<name>."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.options.registry import number, one_of, seconds, whole
-from firesteel.options.values import Scope, at_least
+from firesteel.options.registry import Scope, at_least, number, one_of, seconds, whole
 
 _whole, _number, _seconds = whole.of(Scope.BOTH), number.of(Scope.BOTH), seconds.of(Scope.BOTH)
 _RESTART_NAMES = {

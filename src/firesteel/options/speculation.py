@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.options.registry import number, one_of, seconds, switch, text, whole
-from firesteel.options.values import at_least
+from firesteel.options.registry import at_least, number, one_of, seconds, switch, text, whole
 
 _SPECULATIVE = "jobmanager.adaptive-batch-scheduler.speculative."
 _FLINK_SPECULATIVE = "execution.batch.speculative."

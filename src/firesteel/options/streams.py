@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.options.registry import Kind, number, one_of, seconds, whole
-from firesteel.options.values import Scope, at_least, parse_wait
+from firesteel.options.registry import Kind, Scope, at_least, number, one_of, parse_wait, seconds, whole
 
 _whole, _number, _seconds = whole.of(Scope.STREAMS), number.of(Scope.STREAMS), seconds.of(Scope.STREAMS)
 _AS = "jobmanager.adaptive-scheduler."

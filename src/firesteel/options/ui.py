@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from firesteel.options.registry import Kind, switch, text
-from firesteel.options.values import Scope
+from firesteel.options.registry import Kind, Scope, switch, text
 
 
 def parse_ports(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,13 +11,14 @@ from msgspec.structs import replace
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.options import format_value, lookup
-from firesteel.report.attempts import sentences
+from firesteel.options.registry import written
+from firesteel.report.executions import Attempt, Lives, sentences
 from firesteel.report.fold import JobFold
 from firesteel.report.history import (
     Failure,
     JobHistory,
     VertexHistory,
+    is_parallelism,
     produced,
     subtask_numbers,
     vertex_count,
@@ -25,9 +27,36 @@ from firesteel.report.history import (
 from firesteel.report.slot_sharing import group_lines
 from firesteel.report.slot_use import SlotUse, uses
 from firesteel.report.steps import step_lines
-from firesteel.report.waits import waited
-from firesteel.scheduler.kernel.records import Decision, JournalRecord
+from firesteel.scheduler.kernel.records import UNDECIDED, Decision, JournalRecord
 from firesteel.scheduler.parallelism.replay import TAPERED
+
+_VERTEX = re.compile(r"Vertex (\d+) '")
+
+
+def waited(decision: Decision, history: JobHistory) -> str:
+    """A decision "waiting", of a job that is over. Times since the job began."""
+    sentences = [str(each) for each in decision.result] if isinstance(decision.result, list) else [decision.reason]
+    undecided = [_VERTEX.match(each) for each in sentences if UNDECIDED in each]
+    numbers = dict.fromkeys(int(found[1]) for found in undecided if found)
+    began = history.started_at or 0.0
+    told = " ".join(each for each in sentences if UNDECIDED not in each)
+    when = f"At {format_seconds(decision.at - began)}, after a while without news"
+    parts = [f"{when}: {told}" if told else f"{when}."]
+    if numbers:
+        outcomes = "; ".join(_outcome(history.vertex(number), began) for number in numbers)
+        parts.append(f"Not decided by then: {outcomes}.")
+    return " ".join(parts)
+
+
+def _outcome(vertex: VertexHistory, began: float) -> str:
+    """``[2], which got 11 subtasks at 5 min 52 s``."""
+    if vertex.absorbed_by is not None:
+        return f"[{vertex.id}], whose work was done {vertex.subtasks_in_words()}"
+    if vertex.parallelism is None:
+        return f"[{vertex.id}], which never was"
+    at = [f" at {format_seconds(each.at - began)}" for each in vertex.decisions if is_parallelism(each)]
+    return f"[{vertex.id}], which got {plural(vertex.parallelism, 'subtask')}{''.join(at[-1:])}"
+
 
 _LABEL_WIDTH = 13
 _SHORT = {
@@ -241,11 +270,7 @@ def _sentence(decision: Decision) -> str:
 
 def option_text(key: str, value: Any) -> str:
     """As one would write it. Journals of other versions may have options that are not known here."""
-    try:
-        option = lookup(key)
-        return f"{key} = {format_value(option, option.parse(value) if isinstance(value, str) else value)}"
-    except (UsageError, TypeError, ValueError):
-        return f"{key} = {value}"
+    return f"{key} = {written(key, value)[1]}"
 
 
 def _failure(failure: Failure) -> str:
@@ -321,3 +346,41 @@ def _summed(sizes: Sequence[Any], together: Sequence[Any] | None) -> list[int]:
     lists = [each for each in chosen if isinstance(each, list)]
     length = max(map(len, lists), default=0)
     return [sum(int(each[n]) for each in lists if n < len(each)) for n in range(length)]
+
+
+def attempts_report(
+    records: Iterable[JournalRecord], vertex: int | str | None = None, *, all_of_them: bool = False
+) -> str:
+    """Of a job or one of its vertices, by id or name; ``all_of_them``: of subtasks with one attempt, too.
+
+    Raises UsageError if there are no records, or no such vertex.
+    """
+    history = begun(records)
+    chosen = None if vertex is None else find_vertex(history, vertex)
+    found = history.lives(None if chosen is None else chosen.id, all_of_them=all_of_them)
+    lines = [f"blocked  {line}" for line in blocked_lines(history)] if chosen is None else []
+    for number in sorted({key[0] for key in found}):
+        lines += [*([""] if lines else []), *_attempt_lines(history, history.vertices[number], found)]
+    if lines:
+        return "\n".join(lines)
+    return "No subtask was begun." if all_of_them else "Every subtask had one attempt; --all prints them."
+
+
+def _attempt_lines(history: JobHistory, vertex: VertexHistory, found: Lives) -> Iterator[str]:
+    tried = f"{plural(len(vertex.attempts), 'subtask')} with several attempts" if vertex.attempts else ""
+    group = history.group_of(vertex)
+    slots = f"slots of {group.name} ({group.needs})" if group else ""
+    parts = ", ".join(filter(None, [slots, tried, mirrored(vertex)]))
+    yield f"[{vertex.id}] {vertex.name}{f': {parts}' if parts else ''}"
+    began, now = history.started_at or 0.0, history.last_at or 0.0
+    for (number, subtask), attempts in found.items():
+        if number == vertex.id:
+            for attempt, sentence in zip(attempts, sentences(attempts, now, is_over=history.is_over), strict=True):
+                yield f"{_when(attempt, began):>10}  subtask {subtask}, {sentence}"
+
+
+def _when(attempt: Attempt, began: float) -> str:
+    """Returns the time of its launch by Spark since the job began; unknown if it ended before Spark told of its start."""
+    if attempt.deployed is None:
+        return "?" if attempt.state in {"FAILED", "FINISHED"} else "never"
+    return format_seconds(max(0.0, attempt.deployed - began))

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from firesteel.errors import UsageError
 from firesteel.journal.file import last_record
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
-from firesteel.report.attempts import Lives
-from firesteel.report.executions import Executions
+from firesteel.report.executions import Executions, Lives
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.records import (
     Decision,

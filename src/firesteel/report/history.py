@@ -131,7 +131,7 @@ class VertexHistory:
     states: dict[int, str] = field(default_factory=dict)
     """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
     by_state: Counter[str] = field(default_factory=Counter)
-    left: TimeLeft = field(default_factory=TimeLeft)
+    left: TimeLeft = field(default_factory=TimeLeft, compare=False)
 
     def subtasks_in_words(self, undecided: str = "open") -> str:
         """``3 subtasks``, or whose tasks do its work. ``undecided``: the word for a parallelism that is still open."""

@@ -26,12 +26,12 @@ def explain_stream(records: Iterable[JournalRecord]) -> str:
     """The story of a stream. Raises UsageError if there are no records."""
     history = _history(records)
     lines = [_title(history), *_facts(history)]
-    told = list(_told(history))
-    if told:
+    lines_told = list(_told(history))
+    if lines_told:
         lines.append("")
-    if len(told) > MAX_TOLD:
-        lines.append(f"{'...':>10}  {format_count(len(told) - MAX_TOLD)} earlier lines: they are in the journal.")
-    return "\n".join([*lines, *told[-MAX_TOLD:]])
+    if len(lines_told) > MAX_TOLD:
+        lines.append(f"{'...':>10}  {format_count(len(lines_told) - MAX_TOLD)} earlier lines: they are in the journal.")
+    return "\n".join([*lines, *lines_told[-MAX_TOLD:]])
 
 
 def stream_history(records: Iterable[JournalRecord]) -> str:
@@ -125,18 +125,25 @@ def _told(history: StreamFold) -> Iterator[str]:
 
 
 def _line(record: Decision | StreamStateChange | RescaleRecord) -> str:
-    match record:
-        case RescaleRecord():
-            label = "rescaled" if record.end == "completed" else "no rescale"
-            text = f"{rescale_sentence(record)}.{_steps(record)}"
-        case StreamStateChange():
-            label = "phase" if record.phase else "state"
-            where = f"{record.state}, {record.phase}" if record.phase else record.state
-            text = f"{where}{f': {record.cause}' if record.cause else ''}"
-        case Decision():
-            label, text = record.what, record.reason or f"{record.result}"
+    label, text = told(record)
+    if isinstance(record, RescaleRecord):
+        text += _steps(record)
+    elif isinstance(record, StreamStateChange) and record.phase:
+        label = "phase"
     first, *rest = text.rstrip().splitlines() or [""]
     return "\n".join([f"{label:<12} {first}", *(f"{'':25}{line}" for line in rest)])
+
+
+def told(record: Decision | StreamStateChange | RescaleRecord) -> tuple[str, str]:
+    """What a thing that happened is, in a word or two, and in a sentence."""
+    match record:
+        case RescaleRecord():
+            return "rescaled" if record.end == "completed" else "no rescale", f"{rescale_sentence(record)}."
+        case StreamStateChange():
+            where = f"{record.state}, {record.phase}" if record.phase else record.state
+            return "state", f"{where}{f': {record.cause}' if record.cause else ''}"
+        case Decision():
+            return record.what, record.reason or f"{record.result}"
 
 
 def _steps(record: RescaleRecord) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from firesteel.journal.file import plain
 from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory, VertexHistory, parallelism_of
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
@@ -92,19 +93,19 @@ def decisions_table(records: Iterable[JournalRecord]) -> pa.Table:
 
 
 def _decision(record: Decision) -> dict[str, Any]:
-    return {
-        "at": record.at,
-        "event": record.event,
-        "what": record.what,
-        "vertex": record.vertex,
-        "name": record.name or None,
-        "rule": record.rule,
-        "bounds": record.bounds,
-        "parallelism": parallelism_of(record),
-        "inputs": _json(record.inputs),
-        "result": _json(record.result),
-        "reason": record.reason,
-    }
+    return _row(
+        DECISIONS,
+        record,
+        name=record.name or None,
+        parallelism=parallelism_of(record),
+        inputs=_json(record.inputs),
+        result=_json(record.result),
+    )
+
+
+def _row(schema: pa.Schema, one: Any, **more: Any) -> dict[str, Any]:
+    """The columns of the same names of ``one``, and ``more``."""
+    return {name: more[name] if name in more else getattr(one, name) for name in schema.names}
 
 
 def vertices_table(records: Sequence[JournalRecord]) -> pa.Table:
@@ -116,46 +117,40 @@ def vertices_table(records: Sequence[JournalRecord]) -> pa.Table:
 def _vertex(vertex: VertexHistory) -> dict[str, Any]:
     waiting, running, finished = vertex.counts()
     decided = vertex.decided
-    return {
-        "vertex": vertex.id,
-        "name": vertex.name,
-        "inputs": vertex.inputs,
-        "parallelism": vertex.parallelism,
-        "rule": None if decided is None else decided.rule,
-        "reason": None if decided is None else decided.reason,
-        "slot_sharing_group": vertex.slot_sharing_group or None,
-        "waiting": waiting,
-        "running": running,
-        "finished": finished,
-        "failures": sum(len(failure.subtasks) for failure in vertex.failures),
-        "mirrors": len(vertex.mirrors),
+    return _row(
+        VERTICES,
+        vertex,
+        vertex=vertex.id,
+        rule=decided and decided.rule,
+        reason=decided and decided.reason,
+        slot_sharing_group=vertex.slot_sharing_group or None,
+        waiting=waiting,
+        running=running,
+        finished=finished,
+        failures=sum(len(failure.subtasks) for failure in vertex.failures),
+        mirrors=len(vertex.mirrors),
+        peak_bytes=vertex.peaks.largest[1] << 20 if vertex.peaks.by_subtask else None,
         **{column: vertex.metrics.get(name) for column, name in _COUNTERS.items()},
-        "peak_bytes": vertex.peaks.largest[1] << 20 if vertex.peaks.by_subtask else None,
-        "seconds": vertex.seconds,
-    }
+    )
 
 
 def attempts_table(records: Sequence[JournalRecord]) -> pa.Table:
     """A row for each execution of each subtask, by vertex, subtask and attempt."""
     fold = JobFold(records)
     rows = (
-        {
-            "vertex": vertex,
-            "name": fold.vertex(vertex).name,
-            "subtask": subtask,
-            "attempt": attempt.number,
-            "state": attempt.state,
-            "node": attempt.node or None,
-            "mirror": attempt.is_mirror,
-            "won": attempt.won,
-            "void": attempt.is_void,
-            "created": attempt.created,
-            "deployed": attempt.deployed,
-            "ended": attempt.ended,
-            "seconds": attempt.seconds,
-            "peak_bytes": attempt.peak << 20 if attempt.peak else None,
-            "cause": attempt.cause or None,
-        }
+        _row(
+            ATTEMPTS,
+            attempt,
+            vertex=vertex,
+            name=fold.vertex(vertex).name,
+            subtask=subtask,
+            attempt=attempt.number,
+            node=attempt.node or None,
+            mirror=attempt.is_mirror,
+            void=attempt.is_void,
+            peak_bytes=attempt.peak << 20 if attempt.peak else None,
+            cause=attempt.cause or None,
+        )
         for (vertex, subtask), attempts in fold.lives(all_of_them=True).items()
         for attempt in attempts
     )
@@ -200,8 +195,4 @@ def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _json(value: Any) -> str | None:
-    return None if value is None else msgspec.json.encode(value, enc_hook=_plain).decode()
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    return None if value is None else msgspec.json.encode(value, enc_hook=plain).decode()

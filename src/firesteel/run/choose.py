@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from firesteel.humanize import format_bytes
 from firesteel.model.runner import Choice
 from firesteel.options import IN_PROCESS, IN_PROCESS_MAX_BYTES, Options
-from firesteel.options.values import GIB, MIB
+from firesteel.options.registry import GIB, MIB
 from firesteel.plan.rules import Applied
 from firesteel.scheduler.kernel.records import Decision
 

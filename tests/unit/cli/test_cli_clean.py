@@ -9,7 +9,7 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from firesteel.cli.leftovers.clean import age_of
+from firesteel.cli.leftovers import age_of
 from firesteel.cli.main import app
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.journal.file import Journal
@@ -133,7 +133,7 @@ def test_the_command_lists_asks_and_removes(root):
 )
 def test_a_user_is_asked(root, monkeypatch, answer, goes):
     job(root, "dead", DEAD)
-    monkeypatch.setattr("firesteel.cli.leftovers.clean._agreed", lambda: answer.strip() in ("y", "yes"))
+    monkeypatch.setattr("firesteel.cli.leftovers._agreed", lambda: answer.strip() in ("y", "yes"))
     shown = clean(root)
     assert (shown.exit_code == 0) is goes
     assert (root / "firesteel-job-dead").exists() is not goes

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from firesteel.cli.completion import complete_job, complete_option, complete_status
+from firesteel.cli.shared import complete_job, complete_option, complete_status
 from firesteel.options import lookup
 
 

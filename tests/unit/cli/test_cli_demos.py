@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from firesteel.cli.completion import complete_demo
 from firesteel.cli.demos import stream as demo_stream
 from firesteel.cli.demos import words as demo
 from firesteel.cli.demos.catalog import DEFAULT, DEMOS, run_named
 from firesteel.cli.main import app
+from firesteel.cli.shared import complete_demo
 from firesteel.errors import UsageError
 
 

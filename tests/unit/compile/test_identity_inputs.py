@@ -145,8 +145,7 @@ def test_a_file_system_counts_without_its_keys(folder):
         return read_of(filesystem)
 
     def read_of(filesystem):
-        from firesteel.compile.identity.known import Known
-        from firesteel.compile.identity.walk import Walk
+        from firesteel.compile.identity.walk import Known, Walk
 
         return Walk(Known()).encoded(filesystem)
 

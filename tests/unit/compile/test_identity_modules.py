@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from firesteel.compile.identity.facts import differences
-from firesteel.compile.identity.modules import ModuleFile
-from firesteel.compile.identity.sources import source_of
+from firesteel.compile.identity.modules import ModuleFile, source_of
 from identity_kit import changed, script_prints
 
 SCRIPT = """

@@ -14,8 +14,7 @@ from tests.unit.journal.test_journal_progress import watched
 from firesteel.cli import main as cli
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal
-from firesteel.report.attempts_report import report
-from firesteel.report.explain import explain
+from firesteel.report.explain import attempts_report, explain
 from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.events import ExecutionsRejected
@@ -128,41 +127,41 @@ def test_explain_tells_every_attempt():
 
 
 def test_history_tells_every_attempt():
-    assert report(mirrored()) == REPORTED
-    assert report(mirrored(), 0) == REPORTED.split("\n\n")[1]
-    every = report(mirrored(), "tokenize", all_of_them=True)
+    assert attempts_report(mirrored()) == REPORTED
+    assert attempts_report(mirrored(), 0) == REPORTED.split("\n\n")[1]
+    every = attempts_report(mirrored(), "tokenize", all_of_them=True)
     assert "    200 ms  subtask 0, attempt 1 on 10.0.0.3 finished after 1.1 s" in every.splitlines()
-    assert report(upto(112.4)) == "Every subtask had one attempt; --all prints them."
-    assert "attempt 2 failed" not in report(word_count()) and "attempt 1 failed after 600 ms: worker lost" in report(
+    assert attempts_report(upto(112.4)) == "Every subtask had one attempt; --all prints them."
+    assert "attempt 2 failed" not in attempts_report(
         word_count()
-    )
+    ) and "attempt 1 failed after 600 ms: worker lost" in attempts_report(word_count())
     with pytest.raises(UsageError, match="empty"):
-        report([])
+        attempts_report([])
 
 
 def test_history_of_a_job_that_still_runs():
-    running = report(upto(112.8)).splitlines()
+    running = attempts_report(upto(112.8)).splitlines()
     assert running[-3].endswith("attempt 1 on 10.0.0.4 runs since 12.6 s")
     assert running[-1].endswith("attempt 3 (a mirror) on 10.0.0.3 runs since 0 ms")
-    assert report(upto(112.5)).endswith("     never  subtask 1, attempt 2 (a mirror) waits for a slot")
+    assert attempts_report(upto(112.5)).endswith("     never  subtask 1, attempt 2 (a mirror) waits for a slot")
 
 
 def test_history_of_a_job_that_ended_in_the_middle():
     ended = JobStatusRecord(at=114.0, status="FAILED")
-    assert report([*upto(112.8), ended]).endswith(
+    assert attempts_report([*upto(112.8), ended]).endswith(
         "attempt 3 (a mirror) on 10.0.0.3 had run for 1.2 s when the job ended"
     )
-    assert report([*upto(112.5), ended]).endswith("attempt 2 (a mirror) never ran")
-    assert "attempt 1 on 10.0.0.4 was being cancelled after 13.7 s: another" in report([*upto(113.9), ended])
+    assert attempts_report([*upto(112.5), ended]).endswith("attempt 2 (a mirror) never ran")
+    assert "attempt 1 on 10.0.0.4 was being cancelled after 13.7 s: another" in attempts_report([*upto(113.9), ended])
 
 
 def test_where_nothing_was_begun_there_is_no_more_to_print():
-    assert report([planned()], all_of_them=True) == "No subtask was begun."
+    assert attempts_report([planned()], all_of_them=True) == "No subtask was begun."
 
 
 def test_an_attempt_that_failed_before_its_start_was_told_has_not_never_run():
     failed = StateChange(at=100.5, vertex=0, state="FAILED", subtasks=[0], attempts=[0], cause="too large")
-    text = report([planned(), failed], all_of_them=True)
+    text = attempts_report([planned(), failed], all_of_them=True)
     assert text.endswith("         ?  subtask 0, attempt 1 failed: too large")
 
 
@@ -172,7 +171,7 @@ def test_what_a_winner_wrote_may_be_lost():
     gone = OutputGone(at=120, vertex=0, dataset=None, subtasks=[1], attempts=[2], tokens=[7], reason="discarded: lost")
     (attempts,) = JobFold([*mirrored(), gone]).lives().values()
     assert [a.is_void for a in attempts] == [False, False, True]
-    assert "and won; what it wrote is made anew" in report([*mirrored(), gone])
+    assert "and won; what it wrote is made anew" in attempts_report([*mirrored(), gone])
 
 
 def test_the_schedulers_own_records_are_understood():
@@ -199,7 +198,7 @@ def test_the_schedulers_own_records_are_understood():
     vertex = after.vertices[0]
     assert (vertex.effective, vertex.rejected, vertex.mirrors) == (1, 1, {(1, 2)})
     assert vertex.is_done and all(state == "FINISHED" for state in vertex.states.values())
-    text = report(p.records)
+    text = attempts_report(p.records)
     assert "attempt 1 on node-1 was being cancelled after" in text and ": another attempt was faster" in text
     assert "attempt 2 (a mirror)" in text and "was rejected by a blocked node" in text
     assert "attempt 3 (a mirror) on node-2 finished" in text and text.splitlines()[-1].endswith("and won")

@@ -12,8 +12,7 @@ from firesteel.journal.file import Journal, read
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.report.attempts_report import report
-from firesteel.report.explain import explain
+from firesteel.report.explain import attempts_report, explain
 from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.records import RETIRED, Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
@@ -111,7 +110,7 @@ def test_slots_held_at_once_are_counted_though_launches_are_told_of_late():
 
 
 def test_history_tells_of_slots_and_peaks():
-    lines = report(grouped(), all_of_them=True).splitlines()
+    lines = attempts_report(grouped(), all_of_them=True).splitlines()
     assert lines[0].startswith("[1] aggregate by word -> parquet out: slots of train (2 cores, 2 GiB heap, ")
     assert lines[1] == "       3 s  subtask 0, attempt 1 finished after 1.5 s, 1.76 GiB at its peak"
 
@@ -153,7 +152,7 @@ def test_a_journal_keeps_all_of_it(tmp_path):
 
 @pytest.mark.parametrize("records", [word_count(), mirrored()], ids=["word count", "mirrored"])
 def test_without_groups_nothing_is_said_of_them(records):
-    text = explain(records) + report(records, all_of_them=True)
+    text = explain(records) + attempts_report(records, all_of_them=True)
     assert not JobHistory(records).groups
     assert not any(word in text for word in ("group", "slots", "    slot", "memory", "core-seconds", "peak"))
 

@@ -16,7 +16,7 @@ from tests.journal_samples import measured, mirrored, planned, word_count
 from firesteel.report.history import JobHistory, TimeLeft, VertexHistory
 from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, StateChange
 from firesteel.view.live_table import folded, table_of
-from firesteel.view.progress import JsonView, LiveView, NoProgress, PlainView, Progress, create
+from firesteel.view.progress import JsonView, LiveView, PlainView, Progress, create
 from firesteel.view.screen import is_live
 
 
@@ -269,7 +269,7 @@ def test_json_events():
 def test_off_is_a_no_op():
     stream = io.StringIO()
     progress = create(False, stream)
-    assert isinstance(progress, NoProgress)
+    assert not isinstance(progress, Progress)
     for record in word_count():
         progress.record(record)
     progress.close()

@@ -11,8 +11,7 @@ from openlineage.client.serde import Serde
 from tests.openlineage_kit import validated
 
 from firesteel.monitoring.openlineage.emitter import Emitter
-from firesteel.monitoring.openlineage.facets import DECISIONS, MOST_DECISIONS
-from firesteel.monitoring.openlineage.runs import LineageExporter, run_id
+from firesteel.monitoring.openlineage.runs import DECISIONS, MOST_DECISIONS, LineageExporter, run_id
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobStatusRecord, MetricsSnapshot
 from journal_samples import planned, word_count
 from stream_samples import words

@@ -12,10 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from firesteel.monitoring.numbers import Board, NumbersExporter
-from firesteel.monitoring.opentelemetry.attempts import MOST_FINISHED, MOST_ODD
 from firesteel.monitoring.opentelemetry.metering import observe
-from firesteel.monitoring.opentelemetry.spans import MOST_CHARACTERS
-from firesteel.monitoring.opentelemetry.tracing import SpansExporter
+from firesteel.monitoring.opentelemetry.tracing import MOST_CHARACTERS, MOST_FINISHED, MOST_ODD, SpansExporter
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 from journal_samples import mirrored, planned, word_count
 from stream_samples import words

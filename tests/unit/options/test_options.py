@@ -30,7 +30,7 @@ from firesteel.options import (
     parse_size,
 )
 from firesteel.options import registry as option_registry
-from firesteel.options import values as option_values
+from firesteel.options import registry as option_values
 from firesteel.options.layers import read_environment
 
 

@@ -18,8 +18,7 @@ from firesteel.errors import UsageError
 from firesteel.model.group_options import group_of_stream
 from firesteel.options import Options
 from firesteel.options.layers import read_environment, read_spark_conf
-from firesteel.options.registry import ON_COMMAND_LINE, Layer, Origin, all_options
-from firesteel.options.values import GIB, Option, Scope
+from firesteel.options.registry import GIB, ON_COMMAND_LINE, Layer, Option, Origin, Scope, all_options
 from firesteel.scheduler.streaming.commands import EndStream, Rescale, StartQuery
 from firesteel.scheduler.streaming.events import ExecutorOffer, RequirementsChanged, RescaleRequested
 from firesteel.scheduler.streaming.records import StreamPlanned

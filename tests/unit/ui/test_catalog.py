@@ -16,8 +16,7 @@ from tests.ui_server_kit import served
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal
 from firesteel.journal.listing import listed
-from firesteel.report.attempts import Attempt
-from firesteel.report.executions import Executions
+from firesteel.report.executions import Attempt, Executions
 from firesteel.report.fold import JobFold, fold_of
 from firesteel.scheduler.kernel.records import StateChange
 from firesteel.ui.begun import Begun
@@ -250,12 +249,12 @@ def test_time_goes_on_while_somebody_writes_and_stops_with_him(tmp_path):
     grown = ui_journals.growing(tmp_path, "a", journal_samples.word_count(), 5)
     followed = Following(FileFeed(Folder(tmp_path), "a.jsonl"))
     with followed.reading() as fold:
-        one = fold.seconds
-        while fold.seconds == one:  # the clock's next tick
+        one = fold.elapsed
+        while fold.elapsed == one:  # the clock's next tick
             pass
     grown.close()
     with followed.reading() as fold:
-        assert fold.seconds == pytest.approx(0.3)
+        assert fold.elapsed == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +380,7 @@ def test_a_job_is_as_old_as_it_is_however_late_one_looks(tmp_path, monkeypatch):
     runs, _, journal = own(tmp_path, records)
     clock[0] += 3600.0 - (records[-1].at - records[0].at)
     with Catalog(own=runs).reading("3f2a91c0") as (_, fold):
-        assert isinstance(fold, JobFold) and fold.seconds >= 3600.0 - 1e-6
+        assert isinstance(fold, JobFold) and fold.elapsed >= 3600.0 - 1e-6
     journal.close()
 
 

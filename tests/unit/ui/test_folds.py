@@ -18,11 +18,10 @@ from firesteel.scheduler.kernel.records import OutputGone, StateChange
 from firesteel.scheduler.streaming.records import StreamBatch
 from firesteel.ui.views.jobs import job_view
 from firesteel.ui.views.ranges import histogram, range_bytes
-from firesteel.ui.views.slots import nodes_page
 from firesteel.ui.views.streams import stream_view
 from firesteel.ui.views.structs import JobSummary
 from firesteel.ui.views.subtasks import Subtasks, attempts_page
-from firesteel.ui.views.timeline import MOST_LANES, MOST_MARKS, MOST_MOMENTS, MOST_NODES, timeline
+from firesteel.ui.views.timeline import MOST_LANES, MOST_MARKS, MOST_MOMENTS, MOST_NODES, nodes_page, timeline
 
 SUMMARY = JobSummary(id="a", kind="job", name="a", status="finished", began=0.0)
 

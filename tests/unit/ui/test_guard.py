@@ -14,9 +14,9 @@ from tests.ui_server_kit import BEARER, TOKEN, Served, chunks, elsewhere, served
 
 from firesteel.errors import UsageError
 from firesteel.options import BIND_ADDRESS, Options
+from firesteel.ui.server.beside import token_of
 from firesteel.ui.server.guard import MOST_BODY
 from firesteel.ui.server.serving import Limits, is_any, is_loopback, listen, policy_of
-from firesteel.ui.server.tokens import token_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.ui_pages_kit import Checked, render, source_of
 
 from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, SlotUsage, StateChange
-from firesteel.ui.views.slots import MOST_STEPS_EACH, slots_over_time
+from firesteel.ui.views.timeline import MOST_STEPS_EACH, slots_over_time
 
 ZERO = 100.0
 PLAN = {"job_id": "1", "job_name": "a job", "options": {}}

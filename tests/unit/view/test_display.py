@@ -11,17 +11,17 @@ from msgspec.structs import replace
 from tests import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
-from firesteel.report.attempts import Attempt
 from firesteel.report.fold import JobFold
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
 from firesteel.task.expressions import col
-from firesteel.view.notebook.adaptive_stream import status_html
 from firesteel.view.notebook.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.view.notebook.job import MOST_ROWS, attempts_of, decisions_html, job_html
+from firesteel.view.notebook.stream import status_html
 from firesteel.view.notebook.tables import install, table_html
-from firesteel.view.notebook.timeline import MOST_BARS, MOST_STEPS, running
+from firesteel.view.notebook.timeline import MOST_BARS, MOST_STEPS
+from firesteel.view.svg import running
 
 
 def parsed(html: str) -> ElementTree.Element:
@@ -93,20 +93,19 @@ def test_many_attempts_become_a_line_of_bounded_size(subtasks):
 
 
 def test_the_line_says_how_many_ran():
-    few = [Attempt(0, deployed=1.0, ended=3.0), Attempt(0, deployed=2.0, ended=3.0), Attempt(0, deployed=2.5)]
-    assert running(few, 4.0) == [(1.0, 1), (2.0, 2), (2.5, 3), (3.0, 1), (4.0, 0)]
-    assert running([Attempt(0)], 4.0) == []
+    few = running([1.0, 2.0, 2.5], [3.0, 3.0, 4.0], MOST_STEPS)
+    assert few == [(1.0, 1), (2.0, 2), (2.5, 3), (3.0, 1), (4.0, 0)]
+    assert running([], [], MOST_STEPS) == []
 
 
 def test_the_thinned_line_keeps_the_peak_and_the_quiet():
-    many = [Attempt(0, deployed=k / 1000, ended=1.0 + k / 1000) for k in range(1000)]
-    many += [Attempt(0, deployed=0.9995, ended=0.99951)] * 50
-    points = running(many, 9.0)
+    many = [(k / 1000, 1.0 + k / 1000) for k in range(1000)] + [(0.9995, 0.99951)] * 50
+    points = running(*zip(*many, strict=True), MOST_STEPS)
     assert len(points) == MOST_STEPS + 1
     assert max(count for _, count in points) == 1050
     assert points[-1][1] == 0
-    later = [Attempt(0, deployed=5.0, ended=6.0)] * 3
-    quiet = [count for at, count in running(many + later, 9.0) if 2.1 < at < 4.9]
+    later = [(5.0, 6.0)] * 3
+    quiet = [count for at, count in running(*zip(*many, *later, strict=True), MOST_STEPS) if 2.1 < at < 4.9]
     assert set(quiet) == {0}
 
 

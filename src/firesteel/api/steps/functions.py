@@ -20,7 +20,7 @@ from firesteel.api.steps.spark_columns import is_spark_column, named_expression
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.options.values import parse_size
+from firesteel.options.registry import parse_size
 from firesteel.task.batches import DEFAULT_SIZE, BatchSize, nullable
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.row_errors import NULL, OnError

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from firesteel.compile.identity.digests import digest
+from firesteel.compile.identity.facts import digest
 from firesteel.compile.identity.pure import texts_that_matter
 
 _CONST = frozenset(dis.hasconst)

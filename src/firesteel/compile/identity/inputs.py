@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.compile.identity.digests import digest, of_names
-from firesteel.compile.identity.known import Known
-from firesteel.compile.identity.walk import Walk
+from firesteel.compile.identity.facts import digest, of_names
+from firesteel.compile.identity.walk import Known, Walk
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.paths import WRITTEN_ONCE, InputFile, Location, local_path
 from firesteel.connectors.files.reading.source import FileSource

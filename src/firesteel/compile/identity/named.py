@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.compile.identity.code import CodeFacts, Import
-from firesteel.compile.identity.digests import digest, of_names
-from firesteel.compile.identity.modules import library_version
+from firesteel.compile.identity.facts import digest, of_names
+from firesteel.compile.identity.modules import Source, Statement, absolute, library_version
 from firesteel.compile.identity.pure import resolved
-from firesteel.compile.identity.sources import Source, Statement, absolute
 
 if TYPE_CHECKING:
     from firesteel.compile.identity.walk import Walk

@@ -10,22 +10,15 @@ from typing import Any
 from firesteel.compile.attempts import SAID_BY_USER
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.identity import inputs
-from firesteel.compile.identity.digests import digest, of_names
-from firesteel.compile.identity.facts import Fact, VertexPrint, limited
-from firesteel.compile.identity.known import Known
+from firesteel.compile.identity.facts import Fact, VertexPrint, digest, limited, of_names
 from firesteel.compile.identity.modules import library_version, local_time, python_version
 from firesteel.compile.identity.named import ALWAYS
-from firesteel.compile.identity.walk import Walk
+from firesteel.compile.identity.walk import Known, Walk
 from firesteel.connectors.base import Split
 from firesteel.model.job_graph import JobVertex
 from firesteel.task.program import ResultOutput, SinkOutput, SourceHead, SparkHead, VertexProgram
 
 _DATAFRAME = "reads a DataFrame, whose rows Spark computes anew"
-
-
-def job_prints(job: CompiledJob) -> list[VertexPrint]:
-    """Of all vertices, by number. Raises UsageError for a source whose ``fingerprint()`` gives no bytes."""
-    return JobPrints(job).vertices
 
 
 @dataclass(frozen=True, slots=True)

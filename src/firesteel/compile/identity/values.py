@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from numpy.typing import NDArray
 
-from firesteel.compile.identity.digests import SIZE, digest, of_data, of_names
+from firesteel.compile.identity.facts import SIZE, digest, of_data, of_names
 from firesteel.masking import looks_secret
 
 Encode = Callable[[Any], bytes]

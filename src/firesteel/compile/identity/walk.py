@@ -20,14 +20,57 @@ from typing import Any
 import numpy as np
 from pyarrow.fs import FileSystem
 
-from firesteel.compile.identity import classes, functions, named, ours
+from firesteel.compile.identity import functions, named, ours
 from firesteel.compile.identity.code import code_facts
-from firesteel.compile.identity.digests import digest, never, of_data, of_names
-from firesteel.compile.identity.facts import Fact
-from firesteel.compile.identity.known import Known
+from firesteel.compile.identity.facts import Fact, digest, never, of_data, of_names
+from firesteel.compile.identity.modules import Modules, Source, source_of
 from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, outside, takes_clock, texts_that_matter, unknown
-from firesteel.compile.identity.values import draws
+from firesteel.compile.identity.values import Encode, data_digest, draws
 from firesteel.humanize import first_of
+
+
+class Known:
+    """Files and data as they are when they are first asked for."""
+
+    def __init__(self, pure: Collection[str] = ()) -> None:
+        """``pure``: names of modules and functions of libraries that the user says are pure."""
+        self.pure = pure
+        self.modules = Modules()
+        self._sources: dict[str, Source | None] = {}
+        self._data: dict[int, tuple[Any, bytes]] = {}
+        self._namespaces: dict[str, list[dict[str, Any]]] = {}
+
+    def source(self, module: str) -> Source | None:
+        """Of a module of the user's; None: it has none that can be read."""
+        if module not in self._sources:
+            file = self.modules.file(module)
+            try:
+                self._sources[module] = (
+                    None if file is None or not file.is_python else source_of(file, self.modules.users)
+                )
+            except (SyntaxError, ValueError, RecursionError):  # importing it fails, too
+                self._sources[module] = None
+        return self._sources[module]
+
+    def data(self, value: Any, encode: Encode) -> bytes | None:
+        """A digest of data; None: it is none."""
+        known = self._data.get(id(value))
+        if known is not None:
+            return known[1]
+        found = data_digest(value, encode)
+        if found is not None:
+            self._data[id(value)] = value, found
+        return found
+
+    def namespace(self, names: dict[str, Any]) -> str:
+        """A name for a module's globals; two modules of one name get two."""
+        name = str(names.get("__name__"))
+        those = self._namespaces.setdefault(name, [])
+        if not any(one is names for one in those):
+            those.append(names)
+        number = next(i for i, one in enumerate(those) if one is names)
+        return f"{name}#{number}" if number else name
+
 
 _ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 _NOTHING = frozenset[str]()
@@ -226,7 +269,7 @@ class Walk:
 
     def _looked_into(self, value: Any) -> bytes:
         if isinstance(value, type):
-            return classes.of_class(self, value)
+            return functions.of_class(self, value)
         look = _KINDS.get(type(value))
         if look is not None:
             return look(self, value)

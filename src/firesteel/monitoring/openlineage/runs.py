@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
-from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-from openlineage.client.facet_v2 import RunFacet
+import attr
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    InputDatasetFacet,
+    JobFacet,
+    OutputDatasetFacet,
+    RunFacet,
+    column_lineage_dataset,
+    error_message_run,
+    input_statistics_input_dataset,
+    job_type_job,
+    output_statistics_output_dataset,
+    parent_run,
+    processing_engine_run,
+    schema_dataset,
+)
 
-from firesteel.journal.file import masked
+from firesteel.journal.file import masked, own_version
 from firesteel.masking import Masker
-from firesteel.monitoring.openlineage import datasets, facets
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,
@@ -31,6 +45,176 @@ from firesteel.scheduler.streaming.records import (
     StreamPlanned,
     StreamStateChange,
 )
+
+MOST_DECISIONS = 100
+"""Of one run; further ones are counted."""
+MOST_CHARACTERS = 500
+"""Of each text in them."""
+DECISIONS = "firesteel_decisions"
+SCHEMA = "urn:firesteel:openlineage:1-0-0:DecisionsRunFacet.json"
+"""The id of the schema."""
+
+
+VERSION = own_version() or "0"
+PRODUCER = f"urn:firesteel:{VERSION}"
+
+
+@attr.define
+class DecisionsRunFacet(RunFacet):
+    decisions: list[dict[str, Any]]
+    leftOut: int  # noqa: N815 - as OpenLineage writes names
+    """Decisions beyond the first MOST_DECISIONS."""
+
+    @staticmethod
+    def _get_schema() -> str:
+        return f"{SCHEMA}#/$defs/DecisionsRunFacet"
+
+
+def decisions_facet(decisions: Sequence[Decision], left_out: int, names: dict[int, str]) -> DecisionsRunFacet:
+    """``names``: of vertices."""
+    return DecisionsRunFacet([_decision(decision, names) for decision in decisions], left_out)
+
+
+def _decision(decision: Decision, names: dict[int, str]) -> dict[str, Any]:
+    told: dict[str, Any] = {"what": decision.what, "seconds": decision.at}
+    if decision.vertex is not None:
+        told |= {"vertex": decision.vertex, "name": names.get(decision.vertex, "")}
+    texts = {"rule": decision.rule, "result": str(decision.result), "reason": decision.reason}
+    return told | {name: text[:MOST_CHARACTERS] for name, text in texts.items() if text}
+
+
+def job_facets(streaming: bool) -> dict[str, JobFacet]:
+    kind = "STREAMING" if streaming else "BATCH"
+    return {"jobType": job_type_job.JobTypeJobFacet(kind, "FIRESTEEL", jobType="JOB")}
+
+
+def run_facets() -> dict[str, RunFacet]:
+    """The facets of every event."""
+    engine = processing_engine_run.ProcessingEngineRunFacet(
+        VERSION, name="firesteel", openlineageAdapterVersion=VERSION
+    )
+    parent = _parent()
+    return {"processing_engine": engine, **({} if parent is None else {"parent": parent})}
+
+
+def error_facet(cause: str) -> dict[str, RunFacet]:
+    """``cause``: a sentence, and what Python said below it."""
+    message, _, trace = cause.partition("\n")
+    return {
+        "errorMessage": error_message_run.ErrorMessageRunFacet(
+            message or "No cause is known.", "python", stackTrace=trace or None
+        )
+    }
+
+
+def _parent() -> RunFacet | None:
+    """The run that started this process, as OPENLINEAGE_PARENT_ID has it: namespace/name/run id. One that cannot be read is left out."""
+    parts = os.environ.get("OPENLINEAGE_PARENT_ID", "").rsplit("/", 2)
+    try:
+        namespace, name, run = parts
+        run = str(UUID(run))
+    except ValueError:
+        return None
+    return parent_run.ParentRunFacet(parent_run.Run(run), parent_run.Job(namespace, name))
+
+
+def sign(event: RunEvent) -> None:
+    """The library says of facets that it made them itself."""
+    parts: list[Any] = [event.run.facets, event.job.facets]
+    for dataset in (*(event.inputs or ()), *(event.outputs or ())):
+        parts += [dataset.facets, getattr(dataset, "inputFacets", None), getattr(dataset, "outputFacets", None)]
+    for facet in (facet for part in parts for facet in (part or {}).values()):
+        facet._producer = PRODUCER  # pyright: ignore[reportPrivateUsage]
+
+
+Planned = Mapping[str, Any]
+"""One of ``JobPlanned.inputs`` or ``outputs``."""
+Name = tuple[str, str]
+_DIRECT = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
+
+
+def name_of(planned: Planned) -> Name:
+    return str(planned["namespace"]), str(planned["name"])
+
+
+def input_datasets(planned: Sequence[Planned], rows: Mapping[int, int]) -> list[InputDataset]:
+    """Each data set once. ``rows``: read by vertices, where they are known; of a vertex that reads several data sets nobody knows of which."""
+    by_name = _by_name(planned)
+    alone = [one["vertex"] for one in planned]
+    found: list[InputDataset] = []
+    for (namespace, name), parts in by_name.items():
+        counts = [rows.get(part["vertex"]) if alone.count(part["vertex"]) == 1 else None for part in parts]
+        known = [count for count in counts if count is not None]
+        told: dict[str, InputDatasetFacet] = {}
+        if known and len(known) == len(counts):
+            told["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(sum(known))
+        found.append(InputDataset(namespace, name, inputFacets=told, facets=_schema(parts[0])))
+    return found
+
+
+def output_datasets(
+    planned: Sequence[Planned], sources: Sequence[Planned], rows: Mapping[int, int]
+) -> list[OutputDataset]:
+    """``rows``: written by vertices; empty: not told."""
+    found: list[OutputDataset] = []
+    for (namespace, name), parts in _by_name(planned).items():
+        counts = [rows.get(part["vertex"]) if part.get("counted", True) else None for part in parts]
+        known = [count for count in counts if count is not None]
+        told: dict[str, OutputDatasetFacet] = {}
+        if known and len(known) == len(counts):
+            told["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(sum(known))
+        lineage = _lineage(parts[0], sources)
+        facets = {**_schema(parts[0]), **({} if lineage is None else {"columnLineage": lineage})}
+        found.append(OutputDataset(namespace, name, outputFacets=told, facets=facets))
+    return found
+
+
+def _by_name(planned: Iterable[Planned]) -> dict[Name, list[Planned]]:
+    found: dict[Name, list[Planned]] = {}
+    for one in planned:
+        found.setdefault(name_of(one), []).append(one)
+    return found
+
+
+def _schema(planned: Planned) -> dict[str, DatasetFacet]:
+    columns = planned.get("columns") or []
+    if not columns:
+        return {}
+    fields = [schema_dataset.SchemaDatasetFacetFields(str(name), str(kind)) for name, kind in columns]
+    return {"schema": schema_dataset.SchemaDatasetFacet(fields)}
+
+
+def _lineage(planned: Planned, sources: Sequence[Planned]) -> DatasetFacet | None:
+    names: dict[int, list[Name]] = {}
+    for source in sources:
+        names.setdefault(int(source["vertex"]), []).append(name_of(source))
+    fields = {
+        column: column_lineage_dataset.Fields(_fields(origins, names))
+        for column, origins in (planned.get("origins") or {}).items()
+    }
+    decided_by = _fields(planned.get("decided_by") or (), names)
+    return column_lineage_dataset.ColumnLineageDatasetFacet(fields, decided_by) if fields or decided_by else None
+
+
+def _fields(
+    origins: Iterable[Sequence[Any]], names: Mapping[int, list[Name]]
+) -> list[column_lineage_dataset.InputField]:
+    """A column of each data set that the source reads, once, with all that is done to it."""
+    done: dict[tuple[str, str, str], list[str]] = {}
+    for source, column, how in origins:
+        for namespace, name in names.get(int(source), ()):
+            done.setdefault((namespace, name, str(column)), []).append(str(how))
+    return [
+        column_lineage_dataset.InputField(
+            *where,
+            transformations=[
+                column_lineage_dataset.Transformation("DIRECT" if how in _DIRECT else "INDIRECT", how)
+                for how in dict.fromkeys(ways)
+            ],
+        )
+        for where, ways in done.items()
+    ]
+
 
 RUNNING_SECONDS = 60.0
 """A run that goes on is told of so often at most."""
@@ -71,9 +255,7 @@ class LineageExporter:
             record = masked(record, self._masker)
         self._run.apply(record)
         if isinstance(record, JobStatusRecord | StreamEnded) and record.status in _ENDS:
-            self._tell(
-                _ENDS[record.status], arrived, facets.error_facet(record.cause) if record.status == "FAILED" else {}
-            )
+            self._tell(_ENDS[record.status], arrived, error_facet(record.cause) if record.status == "FAILED" else {})
             self._run = None
 
     def close(self, dropped: int) -> None:
@@ -105,7 +287,7 @@ class _Run:
     def apply(self, record: JournalRecord) -> None:
         match record:
             case Decision():
-                if len(self.decisions) < facets.MOST_DECISIONS:
+                if len(self.decisions) < MOST_DECISIONS:
                     self.decisions.append(record)
                 else:
                     self.left_out += 1
@@ -128,20 +310,20 @@ class _Run:
                 pass
 
     def event(self, state: RunState, at: float, more: dict[str, RunFacet]) -> RunEvent:
-        run = {**facets.run_facets(), **more}
+        run = {**run_facets(), **more}
         if self.decisions:
-            run[facets.DECISIONS] = facets.decisions_facet(self.decisions, self.left_out, self.names)
+            run[DECISIONS] = decisions_facet(self.decisions, self.left_out, self.names)
         rows = {vertex: count for vertex, count in self.rows_in.items() if vertex not in self.uncounted}
         event = RunEvent(
             eventTime=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            producer=facets.PRODUCER,
+            producer=PRODUCER,
             run=Run(self.id, run),
-            job=Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", self.name, facets.job_facets(self.streaming)),
+            job=Job(os.environ.get("OPENLINEAGE_NAMESPACE") or "default", self.name, job_facets(self.streaming)),
             eventType=state,
-            inputs=datasets.inputs(self.inputs, rows if state is not RunState.START else {}),
-            outputs=datasets.outputs(self.outputs, self.inputs, self.rows_out if state is RunState.COMPLETE else {}),
+            inputs=input_datasets(self.inputs, rows if state is not RunState.START else {}),
+            outputs=output_datasets(self.outputs, self.inputs, self.rows_out if state is RunState.COMPLETE else {}),
         )
-        facets.sign(event)
+        sign(event)
         return event
 
 

@@ -6,13 +6,16 @@ counted in their vertex'. Times are the records', placed on the epoch.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from firesteel.journal.file import masked
+import msgspec
+
+from firesteel.journal.file import masked, plain
 from firesteel.masking import Masker
-from firesteel.monitoring.opentelemetry.attempts import Attempts
 from firesteel.monitoring.opentelemetry.providers import api, tracer
-from firesteel.monitoring.opentelemetry.spans import Clock, Spans, attributes_of
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,
@@ -30,6 +33,193 @@ from firesteel.scheduler.streaming.records import (
     StreamPlanned,
     StreamStateChange,
 )
+
+MOST_CHARACTERS = 2_000
+"""Of one attribute."""
+
+
+MOST_ATTEMPTS = 2_000
+"""Spans of attempts of one job."""
+
+
+class Clock:
+    """Places the seconds of records on the epoch. Each record says when its clock began at the latest; the earliest of these is right."""
+
+    def __init__(self) -> None:
+        self._began = math.inf
+
+    def epoch(self, at: float, arrived: float | None = None) -> float:
+        if arrived is not None:
+            self._began = min(self._began, arrived - at)
+        return self._began + at
+
+
+class Spans:
+    """Begins and ends them. None in the place of a span: it is over, and nothing is added."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self.attempts_left = MOST_ATTEMPTS
+        self._trace = api("opentelemetry.trace")
+
+    def begin(self, name: str, at: float, parent: Any, attributes: Mapping[str, Any]) -> Any:
+        """``parent``: a span, or a context of OpenTelemetry."""
+        context = self._trace.set_span_in_context(parent) if isinstance(parent, self._trace.Span) else parent
+        return self._tracer.start_span(
+            name or "?", context=context, start_time=_nanoseconds(at), attributes=_plain(attributes)
+        )
+
+    def event(self, span: Any, name: str, at: float, attributes: Mapping[str, Any]) -> None:
+        if span is not None:
+            span.add_event(name, _plain(attributes), _nanoseconds(at))
+
+    def set(self, span: Any, attributes: Mapping[str, Any]) -> None:
+        if span is not None:
+            span.set_attributes(_plain(attributes))
+
+    def end(self, span: Any, at: float, failed: str | None = None) -> None:
+        """``failed``: why; None: it did not. Never before it began."""
+        if failed is not None:
+            text = failed[:MOST_CHARACTERS]
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, text.partition("\n")[0]))
+            span.add_event("exception", {"exception.message": text}, _nanoseconds(at))
+        span.end(max(_nanoseconds(at), getattr(span, "start_time", None) or 0))
+
+
+def attributes_of(decision: Decision) -> dict[str, Any]:
+    """All that a decision says."""
+    told = {
+        "reason": decision.reason,
+        "rule": decision.rule,
+        "result": _text(decision.result),
+        "bounds": decision.bounds,
+        "inputs": _text(decision.inputs) if decision.inputs else "",
+    }
+    return {f"firesteel.decision.{name}": value for name, value in told.items()}
+
+
+def _text(value: Any) -> str:
+    """As JSON, cut before it is made of what is very long."""
+    if isinstance(value, list | tuple) and len(value) > MOST_CHARACTERS // 2:
+        value = list(value[: MOST_CHARACTERS // 2])  # pyright: ignore[reportUnknownArgumentType]
+    return _encoder.encode(value).decode()
+
+
+def _plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not known, and in the types that OpenTelemetry takes."""
+    found: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if isinstance(value, bool | int | float):
+            found[name] = value
+        elif isinstance(value, list | tuple):
+            if value:
+                found[name] = [str(item)[:MOST_CHARACTERS] for item in value[:MOST_CHARACTERS]]
+        elif value is not None and value != "":
+            found[name] = str(value)[:MOST_CHARACTERS]
+    return found
+
+
+def _nanoseconds(at: float) -> int:
+    return int(at * 1e9)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain)
+
+
+MOST_FINISHED = 100
+"""Spans of plain attempts that finished, of one vertex."""
+MOST_ODD = 100
+"""Spans of attempts that did not, and of mirrors, of one vertex."""
+MOST_BEGUN = 4_096
+"""Attempts of one vertex whose beginnings are kept until they end; the span of a further one begins when it ends, unless its end tells."""
+_ENDS = ("FINISHED", "FAILED", "CANCELED")
+
+
+class Attempts:
+    def __init__(self, spans: Spans, vertex: Any) -> None:
+        """``vertex``: its span."""
+        self._spans = spans
+        self._vertex = vertex
+        self._finished, self._odd = MOST_FINISHED, MOST_ODD
+        self._begun: dict[tuple[int, int], tuple[float, str | None]] = {}
+        """When, and on which node, where that is known."""
+        self._mirrors: set[tuple[int, int]] = set()
+        self._ended: Counter[str] = Counter()
+        self._left_out = 0
+
+    def apply(self, record: StateChange, clock: Clock) -> None:
+        if record.state in _ENDS:
+            self._ended[record.state] += len(record.subtasks)
+            self._end(record, clock)
+        elif record.state == "CREATED":
+            self._mirrors.update(
+                key for place, key in enumerate(_keys(record)) if record.mirrors and record.mirrors[place]
+            )
+        elif record.state in ("DEPLOYING", "RUNNING"):
+            self._begin(record)
+
+    def attributes(self) -> dict[str, int]:
+        """Of the vertex: attempts by their end, and how many have no span of their own."""
+        ended = {f"firesteel.attempts.{state.lower()}": count for state, count in self._ended.items()}
+        return {**ended, "firesteel.attempts.without_span": self._left_out}
+
+    def _begin(self, record: StateChange) -> None:
+        for place, key in enumerate(_keys(record)):
+            at, node = self._begun.get(key, (None, None))
+            if at is None and len(self._begun) >= MOST_BEGUN:
+                continue
+            if record.nodes and record.nodes[place] >= 0:
+                node = record.hosts[record.nodes[place]]
+            self._begun[key] = (_time(record, place) if at is None else at, node)
+
+    def _end(self, record: StateChange, clock: Clock) -> None:
+        odd = record.state != "FINISHED"
+        for place, key in enumerate(_keys(record)):
+            begun, node = self._begun.pop(key, (None, None))
+            mirror = key in self._mirrors
+            self._mirrors.discard(key)
+            if not self._takes(odd or mirror):
+                self._left_out += 1
+                continue
+            ended = _time(record, place)
+            began = record.deployed[place] if record.deployed else begun if begun is not None else ended
+            self._write(record, key, (clock.epoch(began), clock.epoch(ended)), node, mirror)
+
+    def _takes(self, odd: bool) -> bool:
+        """Takes one from what is left, if there is any."""
+        left = self._odd if odd else self._finished
+        if not left or not self._spans.attempts_left:
+            return False
+        self._spans.attempts_left -= 1
+        if odd:
+            self._odd -= 1
+        else:
+            self._finished -= 1
+        return True
+
+    def _write(
+        self, record: StateChange, key: tuple[int, int], times: tuple[float, float], node: str | None, mirror: bool
+    ) -> None:
+        told = {
+            "firesteel.subtask": key[0],
+            "firesteel.attempt": key[1],
+            "firesteel.attempt.state": record.state,
+            "firesteel.node": node,
+            **({"firesteel.attempt.mirror": True} if mirror else {}),
+            **({"firesteel.cause": record.cause} if record.cause else {}),
+        }
+        span = self._spans.begin("attempt", times[0], self._vertex, told)
+        self._spans.end(span, times[1], failed=record.cause or "failed" if record.state == "FAILED" else None)
+
+
+def _keys(record: StateChange) -> Iterator[tuple[int, int]]:
+    """Subtask and attempt of each execution."""
+    return zip(record.subtasks, record.attempts, strict=True)
+
+
+def _time(record: StateChange, place: int) -> float:
+    return record.times[place] if record.times else record.at
+
 
 MOST_VERTICES = 200
 """Of one job, with spans of their own."""

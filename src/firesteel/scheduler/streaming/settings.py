@@ -33,7 +33,7 @@ from firesteel.options import (
     Options,
     lookup,
 )
-from firesteel.options.values import Scope
+from firesteel.options.registry import Scope
 
 
 @dataclass(frozen=True, slots=True)

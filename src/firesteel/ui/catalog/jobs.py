@@ -17,12 +17,10 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.journal.listing import DAMAGED, RUNNING, STATUSES, UNFINISHED
 from firesteel.report.fold import Fold
 from firesteel.ui.catalog.following import FileFeed, Following
-from firesteel.ui.catalog.handlers import Handler, handler_of_stream
 from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.places import Place
-from firesteel.ui.catalog.runs import OwnRun, OwnRuns
-from firesteel.ui.catalog.summaries import with_fold
-from firesteel.ui.views.structs import MOST_ITEMS, JobSummary, Page, UnknownThing, page
+from firesteel.ui.catalog.runs import Handler, OwnRun, OwnRuns, handler_of_stream, with_fold
+from firesteel.ui.views.structs import USUAL_ITEMS, JobSummary, Page, UnknownThing, page
 
 LISTED_SECONDS = 0.25
 """A list of journals is made no more often."""
@@ -99,7 +97,7 @@ class Catalog:
         kind: str = "",
         sort: str = "-began",
         offset: int = 0,
-        limit: int = MOST_ITEMS,
+        limit: int = USUAL_ITEMS,
     ) -> Page[JobSummary]:
         """``text``: a part of a name or id; ``status``, ``kind``: empty: any. ``sort``: a field of JobSummary, "-" before it:
         descending; what is not known comes last. Raises UsageError, and FiresteelError where there is nothing since no place can be read."""

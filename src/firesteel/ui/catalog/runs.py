@@ -3,19 +3,133 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import NoReturn
 
+from msgspec.structs import replace
+
+from firesteel.control.client import StreamClient
+from firesteel.control.messages import Call, Request
+from firesteel.control.names import StreamEntry, known_streams
+from firesteel.control.server import StreamHandler
 from firesteel.errors import UsageError
-from firesteel.journal.listing import RUNNING
+from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED
+from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
+from firesteel.report.history import JobHistory, VertexHistory
+from firesteel.scheduler.streaming.records import StreamStatus
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import FileFeed, Following, Tap
-from firesteel.ui.catalog.handlers import Handler, JobHandler
 from firesteel.ui.catalog.places import Folder, Place
-from firesteel.ui.catalog.summaries import with_fold
 from firesteel.ui.views.structs import JobSummary
+
+_ENDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
+_OPEN = (RUNNING, BROKEN_OFF, UNFINISHED)
+
+
+def with_fold(summary: JobSummary, fold: Fold) -> JobSummary:
+    """``summary``: as its journal's first and last lines tell."""
+    if isinstance(fold, ScriptFold):
+        end, cause = fold.end.status if fold.end else "", ""
+    elif isinstance(fold, StreamFold):
+        end, cause = (fold.end.status, fold.end.cause) if fold.end else ("", "")
+    else:
+        end, cause = fold.status, fold.cause
+    status = _ENDS.get(end, summary.status if summary.status in _OPEN else UNFINISHED)
+    changed = replace(
+        summary,
+        status=status,
+        seconds=fold.elapsed if status != RUNNING or not isinstance(fold, ScriptFold) else summary.seconds,
+        cause=cause if status in ("failed", "cancelled") else "",
+        is_live=status == RUNNING,
+    )
+    return replace(changed, **_numbers(fold)) if isinstance(fold, JobFold) else changed
+
+
+def _numbers(history: JobHistory) -> dict[str, int | None]:
+    vertices = history.vertices.values()
+    read = {producer for vertex in vertices for producer in vertex.inputs}
+    restarts = history.metrics.get("numRestarts")
+    return {
+        "vertices": len(history.vertices),
+        "subtasks": sum(vertex.parallelism or 0 for vertex in vertices),
+        "rows_in": _sum((vertex for vertex in vertices if not vertex.inputs), "numRecordsIn"),
+        "rows_out": _sum((vertex for vertex in vertices if vertex.id not in read), "numRecordsOut"),
+        "failures": sum(len(failure.subtasks) for vertex in vertices for failure in vertex.failures),
+        "restarts": None if restarts is None else int(restarts),
+    }
+
+
+def _sum(vertices: Iterable[VertexHistory], name: str) -> int | None:
+    found = [int(vertex.metrics[name]) for vertex in vertices if name in vertex.metrics]
+    return sum(found) if found else None
+
+
+class JobHandler:
+    """A batch job, which can only be cancelled. ``cancel``: returns at once."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+
+    def status(self) -> None:
+        return None
+
+    def cancel(self) -> None:
+        self._cancel()
+
+    def stop(self) -> NoReturn:
+        raise UsageError("A batch job has no checkpoint to stop at.", hint="Cancel it.")
+
+    def rescale(self, parallelism: int | None) -> NoReturn:
+        raise UsageError(
+            "A batch job is not rescaled.", hint="What each step's parallelism is decided from is told by it."
+        )
+
+    def update_requirements(self, lower: int | None, upper: int | None) -> NoReturn:
+        raise UsageError("A batch job has no requirements.", hint="Its bounds are options: min- and max-parallelism.")
+
+
+class SocketHandler:
+    """A stream of another process on this machine. Raises FiresteelError where it does not answer."""
+
+    def __init__(self, entry: StreamEntry) -> None:
+        self._entry = entry
+
+    def status(self) -> StreamStatus:
+        return self._call(Request(call=Call.STATUS))
+
+    def cancel(self) -> None:
+        self._call(Request(call=Call.CANCEL))
+
+    def stop(self) -> None:
+        self._call(Request(call=Call.STOP))
+
+    def rescale(self, parallelism: int | None) -> None:
+        self._call(Request(call=Call.RESCALE, parallelism=parallelism))
+
+    def update_requirements(self, lower: int | None, upper: int | None) -> None:
+        self._call(Request(call=Call.REQUIREMENTS, lower=lower, upper=upper))
+
+    def _call(self, request: Request) -> StreamStatus:
+        with StreamClient(self._entry) as client:
+            return client.call(request, seconds=5.0)
+
+
+Handler = JobHandler | SocketHandler | StreamHandler
+"""Raises UsageError for what cannot be asked of it."""
+
+
+def handler_of_stream(journal: str) -> SocketHandler | None:
+    """Of the stream that writes this journal; None: it does not run on this machine, or is another user's."""
+    path = Path(journal)
+    for entry, live in known_streams():
+        if live and entry.journal and Path(entry.journal) == path:
+            return SocketHandler(entry)
+    return None
+
 
 MOST_UNSEEN = 1 << 12
 """Records of a job that nobody looks at, until they are taken in together: that costs the job least."""

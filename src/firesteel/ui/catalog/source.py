@@ -12,9 +12,9 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
 from firesteel.report.history import VertexHistory
 from firesteel.scheduler.streaming.records import StreamStatus
-from firesteel.ui.catalog.handlers import Handler
 from firesteel.ui.catalog.jobs import LIVE, Catalog
-from firesteel.ui.views.compare import comparison
+from firesteel.ui.catalog.runs import Handler
+from firesteel.ui.views.compare import comparison, what_if_view
 from firesteel.ui.views.jobs import (
     decisions_page,
     edges,
@@ -25,9 +25,9 @@ from firesteel.ui.views.jobs import (
     vertex_summaries,
     vertex_view,
 )
-from firesteel.ui.views.slots import nodes_page, slots_over_time
 from firesteel.ui.views.streams import rescales_page, script_view, stream_pulse, stream_view
 from firesteel.ui.views.structs import (
+    USUAL_ITEMS,
     Attempt,
     AttemptRow,
     Comparison,
@@ -54,42 +54,23 @@ from firesteel.ui.views.structs import (
     page,
 )
 from firesteel.ui.views.subtasks import Subtasks, attempts_of, attempts_page
-from firesteel.ui.views.timeline import timeline
-from firesteel.ui.views.what_if import what_if_view
-
-USUAL_ITEMS = 100
-"""Of a page of a list, where nobody says how many."""
+from firesteel.ui.views.timeline import nodes_page, slots_over_time, timeline
 
 
 class Conflict(UsageError):
     """It cannot be done with a job that is as it is."""
 
 
-class Source:
-    """By ids as in the catalog. All raise UnknownThing for what there is not, and UsageError for what makes no sense."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+class Source(Catalog):
+    """By ids. All raise UnknownThing for what there is not, and UsageError for what makes no sense."""
 
     # --- reading ---
 
-    def jobs(
-        self,
-        *,
-        text: str = "",
-        status: str = "",
-        kind: str = "",
-        sort: str = "-began",
-        offset: int = 0,
-        limit: int = USUAL_ITEMS,
-    ) -> Page[JobSummary]:
-        return self._catalog.jobs(text=text, status=status, kind=kind, sort=sort, offset=offset, limit=limit)
-
     def job(self, id: str) -> Job | Stream | Script:
-        handler = self._catalog.handler(id)
+        handler = self.handler(id)
         status = _status(handler)
-        spark_url = self._catalog.spark_url(id)
-        with self._catalog.reading(id) as (summary, fold):
+        spark_url = self.spark_url(id)
+        with self.reading(id) as (summary, fold):
             may = handler is not None and not fold.is_over
             match fold:
                 case JobFold():
@@ -104,7 +85,7 @@ class Source:
             return page(vertex_summaries(fold), lambda each: each, offset, limit)
 
     def vertex(self, id: str, vertex: int) -> Vertex:
-        spark_url, stage_url = self._catalog.spark_url(id), self._catalog.stage_url(id, vertex)
+        spark_url, stage_url = self.spark_url(id), self.stage_url(id, vertex)
         with self._job(id) as (summary, fold):
             view = vertex_view(fold, summary, _vertex(fold, vertex), edges(fold))
             return replace(view, spark_url=spark_url, stage_url=stage_url)
@@ -169,7 +150,7 @@ class Source:
             return rescales_page(fold, offset=offset, limit=limit)
 
     def options(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[Option]:
-        with self._catalog.reading(id) as (_, fold):
+        with self.reading(id) as (_, fold):
             plan = None if isinstance(fold, ScriptFold) else fold.plan
             return page(options_of(plan.options, plan.origins) if plan else [], lambda each: each, offset, limit)
 
@@ -189,7 +170,7 @@ class Source:
 
     def requirements(self, id: str) -> Requirements:
         """Of a stream: as it says, or as its journal says that it began."""
-        status = _status(self._catalog.handler(id))
+        status = _status(self.handler(id))
         with self._stream(id) as fold:
             if status is not None:
                 return Requirements(lower=status.lower, upper=status.upper)
@@ -197,7 +178,7 @@ class Source:
             return Requirements(lower=plan.lower if plan else None, upper=plan.upper if plan else None)
 
     def pulse(self, id: str) -> Pulse:
-        with self._catalog.reading(id) as (summary, fold):
+        with self.reading(id) as (summary, fold):
             pulse = pulse_of(fold, summary.status)
             return pulse if summary.status in LIVE else replace(pulse, is_over=True)
 
@@ -225,21 +206,21 @@ class Source:
         self._handler(id).update_requirements(lower, upper)
 
     def _handler(self, id: str) -> Handler:
-        handler = self._catalog.handler(id)
+        handler = self.handler(id)
         if handler is None:
-            _cannot_be_reached(self._catalog.known(id).summary)
+            _cannot_be_reached(self.known(id).summary)
         return handler
 
     @contextmanager
     def _job(self, id: str) -> Generator[tuple[JobSummary, JobFold]]:
-        with self._catalog.reading(id) as (summary, fold):
+        with self.reading(id) as (summary, fold):
             if not isinstance(fold, JobFold):
                 raise UnknownThing(f"'{summary.name}' is a {summary.kind}: it has no vertices.")
             yield summary, fold
 
     @contextmanager
     def _stream(self, id: str) -> Generator[StreamFold]:
-        with self._catalog.reading(id) as (summary, fold):
+        with self.reading(id) as (summary, fold):
             if not isinstance(fold, StreamFold):
                 raise UnknownThing(f"'{summary.name}' is a {summary.kind}, no stream.")
             yield fold

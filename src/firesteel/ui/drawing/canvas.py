@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from firesteel.humanize import format_seconds, unsteering
-from firesteel.view.over_time import round_step
-from firesteel.view.svg import cut, element, number
+from firesteel.view.svg import cut, element, number, round_step
 
 UNITS = 1000.0
 """Width of a stretched part."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from firesteel.humanize import format_bytes
 from firesteel.ui.drawing.canvas import Caption, hint, link, shown, sized, text
-from firesteel.view.layers import Box, before_the_end, curve, layered, placed, tip
-from firesteel.view.svg import cut, element
+from firesteel.view.svg import Box, before_the_end, curve, cut, element, layered, placed, tip
 
 MOST_CARDS = 120
 """A larger graph is not drawn: nobody could read it."""

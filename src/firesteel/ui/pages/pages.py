@@ -15,8 +15,7 @@ from firesteel.ui.catalog.jobs import KINDS
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.drawing.canvas import Caption, Span
 from firesteel.ui.drawing.graph import Card, Flow, graph
-from firesteel.ui.drawing.histogram import described, histogram
-from firesteel.ui.drawing.lines import Line, Mark, Points, lines
+from firesteel.ui.drawing.lines import Line, Mark, Points, described, histogram, lines
 from firesteel.ui.drawing.timeline import timeline as drawn_timeline
 from firesteel.ui.pages.templates import Asked, Links, render, state_class
 from firesteel.ui.views.structs import (

@@ -3,41 +3,99 @@
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from firesteel.errors import UsageError
 from firesteel.journal.file import Instrument
 from firesteel.journal.places import journal_directories
 from firesteel.options import BIND_ADDRESS, BIND_PORT, UI_TOKEN_FILE, Options
 from firesteel.options.ui import ports_of
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import Tap
-from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.runs import OwnRun, OwnRuns
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.server.app import application
 from firesteel.ui.server.serving import Serving, listen, policy_of, url_of
-from firesteel.ui.server.tokens import NAME, token_of
 from firesteel.ui.server.workers import Workers
+
+NAME = "ui-token"
+LEAST = 16
+"""Characters of a token."""
+_MOST = 4096
+
+
+def token_of(path: Path) -> str:
+    """Returns what the file holds; one that is not there is made. Raises UsageError for a file that others can read, or that holds no token."""
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UsageError(f"The token cannot be read from '{path}': {error.strerror or error}.") from None
+    try:
+        return _made(path)
+    except OSError as error:
+        raise UsageError(
+            f"The token cannot be written to '{path}': {error.strerror or error}.",
+            hint="Set firesteel.ui.token-file to a file that can be written.",
+        ) from None
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        written = file.read(_MOST)
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(f"Others than its owner can read '{path}', which holds the token.", hint=f"chmod 600 {path}")
+    token = written.decode("utf-8", "replace").strip()
+    if len(token) < LEAST or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(
+            f"'{path}' holds no token: one line of {LEAST} or more letters and digits.",
+            hint="Remove it, and one is made.",
+        )
+    return token
+
+
+def _made(path: Path) -> str:
+    """At once or not at all: of several servers that begin together one makes it."""
+    token = secrets.token_urlsafe(32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    with open(draft, "x", opener=lambda name, flags: os.open(name, flags, 0o600), encoding="ascii") as file:
+        file.write(f"{token}\n")
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return _read(path)
+    except OSError:  # a file system without links
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return token
+
 
 REST = 3.0
 """Its threads rest so many times as long as they work."""
 
 
 class Server:
-    """Of a catalog, where the options say, until :meth:`close`. ``runs``, ``rest``: as in ``Serving`` and ``Workers``. Raises UsageError
+    """Of what a source knows, where the options say, until :meth:`close`. ``runs``, ``rest``: as in ``Serving`` and ``Workers``. Raises UsageError
     for options it cannot be served with, FiresteelError."""
 
-    def __init__(self, options: Options, catalog: Catalog, runs: OwnRuns | None = None, rest: float = 0.0) -> None:
+    def __init__(self, options: Options, source: Source, runs: OwnRuns | None = None, rest: float = 0.0) -> None:
         address, path = options[BIND_ADDRESS], token_file(options)
         policy = policy_of(address, token_of(path))
         listener = listen(address, ports_of(options[BIND_PORT]))
         self.url = url_of(listener, address)
         self.line = where(self.url, path, policy.readers_need_token)
-        self._serving = Serving(application(Source(catalog), policy, Workers(rest)), listener, runs)
+        self._serving = Serving(application(source, policy, Workers(rest)), listener, runs)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=listener.close)
 
@@ -50,7 +108,7 @@ class Beside(Server):
 
     def __init__(self, options: Options) -> None:
         self._runs = OwnRuns()
-        super().__init__(options, Catalog(own=self._runs), self._runs, REST)
+        super().__init__(options, Source(own=self._runs), self._runs, REST)
         say(self.line)
 
     def instrument(self) -> Instrument:

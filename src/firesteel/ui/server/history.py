@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from firesteel.options import Options
 from firesteel.ui.catalog.index import Index, cache_folder
-from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Place
+from firesteel.ui.catalog.source import Source
 from firesteel.ui.server.beside import Server, say
 
 
@@ -18,7 +18,7 @@ class History(Server):
 
     def __init__(self, options: Options, places: Sequence[Place]) -> None:
         self._indexes = [Index(place, cache_folder()) for place in places]
-        super().__init__(options, Catalog(self._indexes))
+        super().__init__(options, Source(self._indexes))
 
     def close(self) -> None:
         super().close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from firesteel.errors import UsageError
 from firesteel.humanize import format_count
-from firesteel.options import format_value, lookup
+from firesteel.options import format_value
+from firesteel.options.registry import written
 from firesteel.report.fold import JobFold
 from firesteel.report.history import Failure as FailureHistory
 from firesteel.report.history import VertexHistory, parallelism_of
@@ -329,10 +329,8 @@ def options_of(values: Mapping[str, Any], origins: Mapping[str, str] | None = No
 
 def option_of(key: str, value: Any, origin: str = "") -> Option:
     """One that this version does not know, or whose value it cannot read, is shown as it is."""
-    try:
-        option = lookup(key)
-        parsed = option.parse(value) if isinstance(value, str) else value
-        written, default = format_value(option, parsed), format_value(option, option.default)
-    except (UsageError, TypeError, ValueError):
-        return Option(key=key, value=str(value), origin=origin)
-    return Option(key=key, value=written, default=default, doc=option.doc, origin=origin)
+    option, text = written(key, value)
+    if option is None:
+        return Option(key=key, value=text, origin=origin)
+    default = format_value(option, option.default)
+    return Option(key=key, value=text, default=default, doc=option.doc, origin=origin)

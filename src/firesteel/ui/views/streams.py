@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firesteel.report.fold import MOST_POINTS, ScriptFold, StreamFold, thinned
-from firesteel.report.stream_report import cause_of, rescale_sentence
+from firesteel.report.stream_report import cause_of, rescale_sentence, told
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming.records import (
     RescaleRecord,
@@ -97,16 +97,7 @@ def rescale_view(record: RescaleRecord, zero: float) -> Rescale:
 
 
 def _event(record: Decision | StreamStateChange | RescaleRecord, zero: float) -> Event:
-    match record:
-        case RescaleRecord():
-            kind = "rescaled" if record.end == "completed" else "no rescale"
-            text = f"{rescale_sentence(record)}."
-        case StreamStateChange():
-            kind = "state"
-            where = f"{record.state}, {record.phase}" if record.phase else record.state
-            text = f"{where}{f': {record.cause}' if record.cause else ''}"
-        case Decision():
-            kind, text = record.what, record.reason or f"{record.result}"
+    kind, text = told(record)
     return Event(at=record.at - zero, kind=kind, text=text)
 
 

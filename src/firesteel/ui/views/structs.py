@@ -59,6 +59,8 @@ class Page(View, Generic[Item], frozen=True):
 
 
 MOST_ITEMS = 1000
+USUAL_ITEMS = 100
+"""Of a page of a list, where nobody says how many."""
 
 
 def page(items: Sequence[T], make: Callable[[T], Item], offset: int = 0, limit: int = MOST_ITEMS) -> Page[Item]:

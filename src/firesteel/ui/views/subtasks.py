@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_count, format_seconds
-from firesteel.report.attempts import Attempt as AttemptLife
-from firesteel.report.attempts import sentences
-from firesteel.report.executions import MOST_SUBTASKS, Executions, Floats, Ints
+from firesteel.report.executions import MOST_SUBTASKS, Executions, Floats, Ints, sentences
+from firesteel.report.executions import Attempt as AttemptLife
 from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.ui.views.ranges import range_bytes

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from firesteel.view.layers import Box, before_the_end, curve, layered, placed, tip
 from firesteel.view.notebook.markup import STATE_COLOURS, svg
-from firesteel.view.svg import cut, element, text_width
+from firesteel.view.svg import Box, before_the_end, curve, cut, element, layered, placed, text_width, tip
 
 MOST_NODES = 150
 """A larger graph is not drawn: nobody could read it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.report.attempts import Attempt, Lives, sentences
+from firesteel.report.executions import Attempt, Lives, sentences
 from firesteel.report.fold import JobFold
 from firesteel.report.history import JobHistory, VertexHistory, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JournalRecord

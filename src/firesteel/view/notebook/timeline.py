@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
 from firesteel.humanize import format_count, format_seconds, plural
-from firesteel.report.attempts import Attempt, Lives, sentences
+from firesteel.report.executions import Attempt, Lives, sentences
 from firesteel.report.history import JobHistory
-from firesteel.view import over_time
 from firesteel.view.notebook.markup import LINE, STATE_COLOURS, svg
-from firesteel.view.over_time import round_step
-from firesteel.view.svg import cut, element
+from firesteel.view.svg import cut, element, round_step, running
 
 MOST_BARS = 120
 """Attempts that are drawn one by one."""
@@ -104,7 +101,8 @@ def _area(lives: Lives, scale: _Scale, y: float, title: str) -> tuple[str, float
     """Returns an area of how many attempts of the vertex ran at each time, with a mark for each time one failed, and its height."""
     attempts = [a for life in lives.values() for a in life if a.deployed is not None]
     drawn = [_title(title, y, _NARROW)]
-    points = running(attempts, scale.end)
+    ends = [scale.end if a.ended is None else a.ended for a in attempts]
+    points = running([a.deployed for a in attempts], ends, MOST_STEPS)
     if points:
         most = max(count for _, count in points)
         base, unit = y + _AREA - 6, (_AREA - 12) / most
@@ -116,9 +114,3 @@ def _area(lives: Lives, scale: _Scale, y: float, title: str) -> tuple[str, float
         mark = f"M{scale.x(at):.1f},{y + 4:.1f} v{_AREA - 10:.1f}"
         drawn.append(element("path", d=mark, stroke=STATE_COLOURS["failed"]))
     return "".join(drawn), _AREA
-
-
-def running(attempts: Sequence[Attempt], end: float) -> list[tuple[float, int]]:
-    """(time, attempts that run from then on), ascending. Of more than MOST_STEPS moments each stands for the most in its stretch."""
-    begun = [(a.deployed, end if a.ended is None else a.ended) for a in attempts if a.deployed is not None]
-    return over_time.running([start for start, _ in begun], [over for _, over in begun], MOST_STEPS)

@@ -12,7 +12,7 @@ from typing import Any
 
 from firesteel.api.steps.common import plain_function, require_count
 from firesteel.errors import UsageError
-from firesteel.options.values import parse_seconds
+from firesteel.options.registry import parse_seconds
 from firesteel.task.services.calls import CallPolicy
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|min|minute|h|hour)\s*$")

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.identity.digests import digest
-from firesteel.compile.identity.facts import VertexPrint, differences
+from firesteel.compile.identity.facts import VertexPrint, differences, digest
 from firesteel.connectors.base import BEGUN
 from firesteel.errors import FiresteelError
 from firesteel.humanize import first_of, plural

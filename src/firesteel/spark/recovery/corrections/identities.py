@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.identity.digests import digest
+from firesteel.compile.identity.facts import digest
 from firesteel.compile.identity.prints import JobPrints
 from firesteel.model.absorbing import worker_of
 from firesteel.task.program import ResultOutput, SourceHead, VertexProgram
