@@ -47,11 +47,12 @@ if __name__ == "__main__":
         env.execute("monitored")
     except Exception as error:
         print(type(error).__name__)
+    from prometheus_client import generate_latest
     from firesteel.monitoring import prometheus
     text, until = "", time.monotonic() + 60
     while 'job="monitored"' not in text and time.monotonic() < until:  # records are told once a second
         time.sleep(0.02)
-        text = prometheus.render()[0].decode()
+        text = generate_latest(prometheus.registry(prometheus.BOARD)).decode()
     print(f"OVER {time.time()}")
     print("SHOWN", 'firesteel_job_status' in text and 'job="monitored"' in text)
 """

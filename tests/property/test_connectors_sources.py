@@ -112,6 +112,6 @@ def test_tables_are_the_same_however_they_are_cut(table, volume):
 @given(sizes=st.lists(st.integers(0, 50), max_size=30), target=st.integers(1, 60))
 def test_packing_keeps_order_and_size(sizes, target):
     groups = packing.pack(list(enumerate(sizes)), sizes, target)
-    assert [item for group in groups for item in group] == list(enumerate(sizes))
-    for group in groups:
-        assert len(group) == 1 or sum(size for _, size in group) <= target
+    assert [item for group, _ in groups for item in group] == list(enumerate(sizes))
+    for group, total in groups:
+        assert total == sum(size for _, size in group) and (len(group) == 1 or total <= target)

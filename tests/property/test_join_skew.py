@@ -32,7 +32,7 @@ from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_verte
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import Workload
-from firesteel.task.operators.join import HOWS, HashJoin, join_schema
+from firesteel.task.operators.join import HOWS, HashJoin, divisible_sides, join_schema
 from firesteel.task.operators.units import run_keyed
 from operators_support import collect, context, expected_pairs
 
@@ -285,8 +285,9 @@ def test_each_pair_comes_out_once_whatever_was_divided_and_whoever_ran_again(tab
         ]
         schema = join_schema(left.schema, right.schema, ("l0",), ("r0",), how)
         join = HashJoin("join", how, ("l0",), ("r0",), left.schema, right.schema, schema)
-        assert join.divisible == DIVISIBLE.get(how, (True, False))
-        inputs = [result(s.sizes, d, producers) for s, d in zip(sides, join.divisible, strict=True)]
+        divisible = divisible_sides(how)
+        assert divisible == DIVISIBLE.get(how, (True, False))
+        inputs = [result(s.sizes, d, producers) for s, d in zip(sides, divisible, strict=True)]
         plan = decide_vertex(inputs, bounds(data_volume=rng.choice([200, 1000]), slots=rng.choice([1, 4, 16])))
 
         def run(subtask: int) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,12 +71,11 @@ def result(job: CompiledJob, parallelism: Callable[[int], int], memory: int, see
         return (LocalRun(*given) if seed is None else Divided(*given, seed)).run()[0]
 
 
-@dataclass
 class Both:
-    """The job that may take two steps, and the same job of one. Their texts are too long for Hypothesis."""
+    """The job that may take two steps, and the same job of one. Hypothesis prints all fields of a dataclass, and refuses texts so long."""
 
-    may: CompiledJob = field(repr=False)
-    whole: CompiledJob = field(repr=False)
+    def __init__(self, may: CompiledJob, whole: CompiledJob) -> None:
+        self.may, self.whole = may, whole
 
 
 @st.composite
