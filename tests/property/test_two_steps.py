@@ -88,7 +88,7 @@ def jobs(draw):
     aggs |= {f"{c}_{f}": (c, f) for c, f in draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique=True))}
     aggs |= draw(st.sampled_from([{}, {"n": ("*", "count")}]))
     aggs |= {f"also_{c}": (c, "count_distinct") for c in draw(st.sets(st.sampled_from(sorted(VALUES)), max_size=2))}
-    aggs |= draw(st.sampled_from([{}, {"first": agg.first("s", order_by="i"), "spread": agg.var_pop("i")}]))
+    aggs |= draw(st.sampled_from([{}, {"first": agg.first("s", order_by="i"), "bits": agg.bit_xor("i")}]))
     stream = env.from_arrow(table)
     behind = (stream.key_by(*keys) if draw(st.booleans()) else stream).aggregate(aggs)
     end = StreamNode("collect", CollectStep(0), behind.schema, (behind._pipeline.edge(),))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
 NESTED = {*arrays.RULES, *maps.RULES, *lambdas.RULES}
 """Held to Spark in test_sql_nested."""
 OTHERWISE = {
-    "DynamicPruningSubquery", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
+    "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
     "NormalizeNaNAndZero", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
 """Entries that only plans of whole queries hold, which test_sql_takeover runs."""

@@ -17,7 +17,7 @@ def may_raise(node: Expr) -> bool:
 
     Subqueries do not count, because they are computed apart from the rows.
     """
-    if node.cls in ("ScalarSubquery", "DynamicPruningSubquery", "TryEval"):
+    if node.cls in ("ScalarSubquery", "TryEval"):
         return False
     if node.cls not in _NEVER:
         rule = _SOMETIMES.get(node.cls)

@@ -83,7 +83,9 @@ def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:
 
 def filtered(reader: Reader, node: Operator) -> Relation:
     child = reader.relation(node["child"])
-    return Filter(child, reader.expressions(conjuncts(node["condition"])))
+    # what Spark reads less by, the join beside it drops, too
+    wanted = [one for one in conjuncts(node["condition"]) if one.cls != "DynamicPruningSubquery"]
+    return Filter(child, reader.expressions(wanted)) if wanted else child
 
 
 def expand(reader: Reader, node: Operator) -> Relation:

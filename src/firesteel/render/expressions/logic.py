@@ -128,7 +128,6 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "ScalarSubquery": _subquery,
     "KnownNotNull": _child,
     "TryEval": _child,
-    "DynamicPruningSubquery": lambda x, n: "true",  # the join beside it drops these rows, too
     "KnownNullable": _child,
     "KnownFloatingPointNormalized": _child,
     "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
