@@ -205,7 +205,8 @@ def test_a_killed_executor_is_seen_as_such_while_the_job_goes_on(tmp_path, opene
 
 def the_attempt_that_was_lost_is_told(page, address: str) -> None:
     page.goto(f"{address}/timeline")
-    assert page.locator("svg#timeline rect.attempt.failed").count() <= 1  # 0: it was gone before Spark told of its launch
+    # none: it was gone before Spark told of its launch
+    assert page.locator("svg#timeline rect.attempt.failed").count() <= 1
     page.goto(f"{address}/vertices/1")
     again = page.locator("tr", has=page.locator("td.number >> text=/^2$/")).first
     again.locator("th a").click()
