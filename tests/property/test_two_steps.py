@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections.abc import Callable
@@ -71,6 +72,20 @@ def result(job: CompiledJob, parallelism: Callable[[int], int], memory: int, see
         return (LocalRun(*given) if seed is None else Divided(*given, seed)).run()[0]
 
 
+def same(found: pa.Table, expected: pa.Table) -> bool:
+    """The rows are equal. Variances may differ in their last digits, which depend on the order in which parts are merged."""
+    names = sorted(expected.schema.names, key="spread".__eq__)  # it comes last
+    if names[-1] != "spread":
+        return rows(found) == rows(expected)
+    ours, theirs = (
+        sorted(rows(table.select(names)).elements(), key=lambda row: repr(row[:-1])) for table in (found, expected)
+    )
+    return len(ours) == len(theirs) and all(
+        a[:-1] == b[:-1] and (a[-1] == b[-1] or math.isclose(a[-1], b[-1], rel_tol=1e-12, abs_tol=1e-9))
+        for a, b in zip(ours, theirs, strict=True)
+    )
+
+
 class Both:
     """The job that may take two steps, and the same job of one. Hypothesis prints all fields of a dataclass, and refuses texts so long."""
 
@@ -88,7 +103,7 @@ def jobs(draw):
     aggs |= {f"{c}_{f}": (c, f) for c, f in draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique=True))}
     aggs |= draw(st.sampled_from([{}, {"n": ("*", "count")}]))
     aggs |= {f"also_{c}": (c, "count_distinct") for c in draw(st.sets(st.sampled_from(sorted(VALUES)), max_size=2))}
-    aggs |= draw(st.sampled_from([{}, {"first": agg.first("s", order_by="i"), "bits": agg.bit_xor("i")}]))
+    aggs |= draw(st.sampled_from([{}, {"first": agg.first("s", order_by="i"), "spread": agg.var_pop("i")}]))
     stream = env.from_arrow(table)
     behind = (stream.key_by(*keys) if draw(st.booleans()) else stream).aggregate(aggs)
     end = StreamNode("collect", CollectStep(0), behind.schema, (behind._pipeline.edge(),))
@@ -106,13 +121,13 @@ def test_one_step_two_steps_and_divided_ones_give_the_same_rows(both, spread, me
 
     expected = result(whole, lambda _: 1, 32 << 20)
     (second,) = [v for v in job.job_graph.vertices if v.first_step is not None]
-    assert rows(result(job, parallelism, memory)) == rows(expected)
-    assert rows(result(job, parallelism, memory, seed)) == rows(expected)
+    assert same(result(job, parallelism, memory), expected)
+    assert same(result(job, parallelism, memory, seed), expected)
     one = job.copy()
     absorb_in(one, Absorbing(second.id, None))
     check_shape(one)
     absorbed = result(one, parallelism, memory)
-    assert rows(absorbed) == rows(expected) and absorbed.schema == expected.schema
+    assert same(absorbed, expected) and absorbed.schema == expected.schema
     assert job.job_graph.vertices[second.id].first_step == second.first_step, "the compiled job is as it was"
     event("keys" if job.job_graph.vertices[second.first_step].inputs[0].by_value else "no keys")
 
