@@ -91,6 +91,16 @@ def _stands_alone(kind: pa.DataType) -> bool:
     return isinstance(kind, pa.BaseExtensionType) or _t.is_run_end_encoded(kind) or _t.is_interval(kind)
 
 
+def not_taken(schema: pa.Schema, to: Callable[[pa.DataType], pa.DataType]) -> pa.Field | None:
+    """The first column of a type that the engine does not take. ``to``: :func:`carrier` or :func:`opaque`. None: it takes all."""
+    for field in schema:
+        try:
+            to(field.type)
+        except EngineStop:
+            return field
+    return None
+
+
 def is_plain(kind: pa.DataType) -> bool:
     """The engine computes with values of the type as they are."""
     if _t.is_nested(kind):

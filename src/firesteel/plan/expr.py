@@ -98,6 +98,11 @@ def attributes(node: Expr) -> set[str]:
     return set().union(*(attributes(child) for child in node.nodes()))
 
 
+def integer(value: int | None) -> Expr:
+    """A constant."""
+    return Expr("Literal", {"value": value}, "integer")
+
+
 def conjuncts(node: Expr | None) -> list[Expr]:
     if node is None:
         return []

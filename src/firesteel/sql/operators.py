@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from firesteel.plan.expr import Expr, Unsupported, attributes, column, conjuncts, replaced, same, walk
+from firesteel.plan.expr import Expr, Unsupported, attributes, column, conjuncts, integer, replaced, same, walk
 from firesteel.plan.relation import (
     Aggregate,
     Columns,
@@ -78,7 +78,7 @@ def project(reader: Reader, node: Operator) -> Relation:
 
 def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:
     """The values of these named expressions; of none of them, a constant for the number of rows."""
-    return Project(rows, {item.id: item for item in reader.expressions(items)} or {reader.new_name(): _number(1)})
+    return Project(rows, {item.id: item for item in reader.expressions(items)} or {reader.new_name(): integer(1)})
 
 
 def filtered(reader: Reader, node: Operator) -> Relation:
@@ -92,13 +92,9 @@ def expand(reader: Reader, node: Operator) -> Relation:
     child, ways = reader.relation(node["child"]), node["projections"]
     columns: Columns = {a.id: carried(a.type) for a in node["output"]}
     if not columns:  # for the number of rows
-        ways = [[_number(0)] for _ in ways]
+        ways = [[integer(0)] for _ in ways]
         columns = {reader.new_name(): "integer"}
     return Expand(child, tuple(map(tuple, ways)), columns)
-
-
-def _number(value: int) -> Expr:
-    return Expr("Literal", {"value": value}, "integer")
 
 
 def generate(reader: Reader, node: Operator) -> Relation:
@@ -176,7 +172,7 @@ def aggregate(reader: Reader, node: Operator) -> Relation:
     groups, items = tuple(node["groupingExpressions"]), node["aggregateExpressions"]
     if any(map(_has_subquery, items)):
         return _with_subqueries(reader, child, groups, items)
-    return Aggregate(child, groups, {item.id: item for item in items} or {reader.new_name(): _number(1)})
+    return Aggregate(child, groups, {item.id: item for item in items} or {reader.new_name(): integer(1)})
 
 
 def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], items: list[Expr]) -> Relation:
@@ -265,7 +261,7 @@ def union(reader: Reader, node: Operator) -> Relation:
     columns: Columns = {a.id: carried(a.type) for a in reader.catalyst.output_of(node)}
     if not columns:  # for the number of rows
         name = reader.new_name()
-        return Union(tuple(Project(reader.relation(child), {name: _number(1)}) for child in node["children"]))
+        return Union(tuple(Project(reader.relation(child), {name: integer(1)}) for child in node["children"]))
     branches: list[Relation] = []
     for child in node["children"]:
         mine = reader.catalyst.output_of(child)

@@ -19,7 +19,7 @@ from firesteel.api.steps.spark_columns import is_spark_column, ordering
 from firesteel.compile.relations import groups
 from firesteel.engine.convert import conformed, opaque
 from firesteel.errors import UsageError
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, integer
 from firesteel.plan.relation import Window
 from firesteel.plan.types import type_of
 from firesteel.task.functions.rows import fits
@@ -154,7 +154,7 @@ def windowed(
     kinds = {output: _type(function, output, schema) for output, function in functions.items()}
     order = _order(schema, order_by)
     compared = [one.column for one in functions.values() if one.kind in ("sum", "mean", "min", "max")]
-    groups.stream_of(pipeline.node, compared, "window")
+    groups.check_types(groups.narrowed(schema, compared), "window")
     stream = groups.stream_of(pipeline.node, schema.names, "window", opaque)
     columns = groups.columns_of(stream, schema.names)
     by = [groups.sort_order(columns[name], ascending, nulls_first=ascending) for name, ascending in order]
@@ -165,11 +165,10 @@ def windowed(
     relation = Window(stream, tuple(columns[key] for key in keys), items)
     out = pa.schema([*schema, *(pa.field(output, kind) for output, kind in kinds.items())])
     made = {output: () if one.column is None else (one.column,) for output, one in functions.items()}
-    kind = f"window({', '.join(functions)})"
+    name, ordered_by = f"window({', '.join(functions)})", tuple(column for column, _ in order)
     alone = any(one.kind == "sum" or one.default is not None for one in functions.values())
     try:
-        by = tuple(name for name, _ in order)
-        return pipeline.at(groups.window(pipeline.node, relation, keys, out, kind, alone, made, by, place))
+        return pipeline.at(groups.window(pipeline.node, relation, keys, out, name, alone, made, ordered_by, place))
     except Unsupported as error:
         raise UsageError(f"window cannot be computed: {error}.") from None
 
@@ -205,7 +204,7 @@ def _aggregation(function: WindowFunction) -> Aggregation:
 def _expression(
     function: WindowFunction, schema: pa.Schema, columns: Mapping[str, Expr], order: list[Expr], type_: pa.DataType
 ) -> Expr:
-    kind, n, of = function.kind, _constant(function.n), columns.get(str(function.column))
+    kind, n, of = function.kind, integer(function.n), columns.get(str(function.column))
     first, last = Expr("UnboundedPreceding", {}), Expr("CurrentRow", {})
     if kind in _NUMBERS:
         made = Expr(_NUMBERS[kind], {"buckets": n})
@@ -221,15 +220,11 @@ def _expression(
     else:
         made = call_of(_aggregation(function), schema, columns)
         if function.n is not None:
-            first = _constant(1 - function.n) if function.n > 1 else last
+            first = integer(1 - function.n) if function.n > 1 else last
     frame = Expr("SpecifiedWindowFrame", {"frameType": Expr("RowFrame", {}), "lower": first, "upper": last})
     by = order if kind in ("rank", "dense_rank") else [*order, groups.ties(columns.values())]
     spec = Expr("WindowSpecDefinition", {"orderSpec": by, "frameSpecification": frame})
     return Expr("WindowExpression", {"windowFunction": made, "windowSpec": spec}, type_of(opaque(type_)))
-
-
-def _constant(n: int | None) -> Expr:
-    return Expr("Literal", {"value": n}, "integer")
 
 
 def _written(value: Any, type_: pa.DataType) -> Any:

@@ -7,8 +7,7 @@ An operator that reads the files itself is told the keys instead, and the source
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -93,7 +92,7 @@ def narrowed(
         told = tuple(_tables(source.schema, keys))
         smaller = hinted(conditions) if conditions else source
     else:
-        filters = tuple(_filters(source.schema, [known for known in keys if not known.is_held]))
+        filters = _filters(source.schema, [known for known in keys if not known.is_held])
         for condition in conditions:  # one by one: statistics tell more of what looks at one column
             smaller = push_down(smaller, None, condition)
     if smaller is not source:
@@ -108,9 +107,11 @@ def _any_key(rows: pa.Table) -> bool:
     return rows.drop_null().num_rows > 0
 
 
-def _filters(schema: pa.Schema, keys: Sequence[Keys]) -> Iterator[Operator]:
-    with suppress(UsageError):  # a join cannot hand on such rows
-        yield from [only_of(table, table.column_names, schema) for table in _tables(schema, keys)]
+def _filters(schema: pa.Schema, keys: Sequence[Keys]) -> tuple[Operator, ...]:
+    try:
+        return tuple(only_of(table, table.column_names, schema) for table in _tables(schema, keys))
+    except UsageError:  # a join cannot hand on such rows
+        return ()
 
 
 def _tables(schema: pa.Schema, keys: Sequence[Keys]) -> list[pa.Table]:

@@ -1,4 +1,6 @@
-"""Groups of the rows of a step: partial rows before the exchange, the groups after it."""
+"""Relations on the rows of a step, as steps: groups (partial rows before the exchange, the groups after it), windows, distinct rows, set
+operations.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
-from firesteel.engine.convert import carrier
+from firesteel.engine.convert import carrier, not_taken
 from firesteel.engine.files import by_place
-from firesteel.errors import EngineStop, UsageError
+from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr, column
 from firesteel.plan.relation import Aggregate, Relation, Stream, Window
@@ -29,15 +31,18 @@ def stream_of(
     """These columns of the rows of a step, by their places. ``to``: the type in which the engine takes values of a type. Raises UsageError for
     types that it does not take."""
     schema = narrowed(node.schema, reads)
-    for field in schema:
-        try:
-            to(field.type)
-        except EngineStop:
-            raise UsageError(
-                f"{kind} does not work on column '{field.name}' of type {field.type}.", hint="Cast the column before."
-            ) from None
+    check_types(schema, kind, to)
     kinds = [type_of(to(field.type)) for field in schema]
     return Stream(dict(zip(by_place(schema), kinds, strict=True)), StreamEdge(node))
+
+
+def check_types(schema: pa.Schema, kind: str, to: Callable[[pa.DataType], pa.DataType] = carrier) -> None:
+    """``to``: as of :func:`stream_of`. Raises UsageError."""
+    refused = not_taken(schema, to)
+    if refused is not None:
+        raise UsageError(
+            f"{kind} does not work on column '{refused.name}' of type {refused.type}.", hint="Cast the column before."
+        )
 
 
 def columns_of(stream: Stream, reads: Sequence[str]) -> dict[str, Expr]:

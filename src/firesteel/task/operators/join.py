@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from firesteel.engine.convert import opaque
+from firesteel.engine.convert import not_taken, opaque
 from firesteel.engine.files import by_place
-from firesteel.errors import EngineStop, UsageError
+from firesteel.errors import UsageError
 from firesteel.model import build_memory
 from firesteel.results.keys import KeyTypeError, common_key_type, normal_type, normalise_key
 from firesteel.task.operators.fragments import Added, Chain, KeyedChain, Rows, Statement
@@ -118,14 +118,12 @@ def _check_keys(left: pa.Schema, right: pa.Schema, left_keys: Sequence[str], rig
 
 
 def _check_types(*schemas: pa.Schema) -> None:
-    for field in itertools.chain(*schemas):
-        try:
-            opaque(field.type)
-        except EngineStop:
-            raise UsageError(
-                f"A join cannot hand on the column '{field.name}' of type {field.type}.",
-                hint="Leave the column out before the join, or cast it to another type.",
-            ) from None
+    refused = next(filter(None, (not_taken(schema, opaque) for schema in schemas)), None)
+    if refused is not None:
+        raise UsageError(
+            f"A join cannot hand on the column '{refused.name}' of type {refused.type}.",
+            hint="Leave the column out before the join, or cast it to another type.",
+        )
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
@@ -283,8 +281,10 @@ class HashJoin:
     @property
     def payload(self) -> list[pa.Field]:
         """The right side's columns that come out. A time of a common name comes out once, from the left."""
-        times = self.nearest.on if self.nearest is not None else ("", " ")
-        return payload(self.right_schema, (*self.right_keys, *(times[1:] if times[0] == times[1] else ())))
+        once = self.right_keys
+        if self.nearest is not None and self.nearest.on[0] == self.nearest.on[1]:
+            once = (*once, self.nearest.on[1])
+        return payload(self.right_schema, once)
 
     @property
     def reads(self) -> tuple[pa.Schema, ...]:
