@@ -26,7 +26,7 @@ SWITCHED_OFF = (
 _BY_SIZE = ("join_order", "build_side_probe_side")
 """Rules that go by numbers of rows, which the engine takes for one of a stream: in tasks, joins stay as they are written."""
 _LOOPS = ("asof_loop_join_threshold", "nested_loop_join_threshold", "merge_join_threshold")
-"""Numbers of rows below which it compares all with all; in tasks none, for the same reason."""
+"""Numbers of rows below which the engine compares every pair. Tasks set them to 0, because the engine takes a stream for one row."""
 
 MACROS = (
     # a quotient of integers, half up; the divisor is not zero

@@ -72,7 +72,7 @@ def one_per_key(relation: Stream, keys: Sequence[int], rows: str) -> str:
 
 
 def windowed(relation: Window, rows: str) -> str:
-    """The rows, and behind their columns those of the window."""
+    """The rows, with the columns of the window after their own."""
     x, found, items = Expressions(), ["*"], list(relation.child.columns)
     keys = tuple(key_text(x.text(one), one.type) for one in relation.keys)
     for name, item in relation.items.items():

@@ -83,7 +83,7 @@ def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:
 
 def filtered(reader: Reader, node: Operator) -> Relation:
     child = reader.relation(node["child"])
-    # what Spark reads less by, the join beside it drops, too
+    # dynamic pruning only saves reading: the join above drops the same rows
     wanted = [one for one in conjuncts(node["condition"]) if one.cls != "DynamicPruningSubquery"]
     return Filter(child, reader.expressions(wanted)) if wanted else child
 

@@ -1,4 +1,4 @@
-"""The rows of a relation on their way to steps: a step, and a query on it that is no step yet.
+"""The rows of a relation on their way to steps: a step, and a query on it that is not a step yet.
 
 Operators that need no exchange only wrap the query; the first one that needs its rows makes one step of it.
 """

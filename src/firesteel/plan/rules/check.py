@@ -1,4 +1,4 @@
-"""What holds of every plan. A rule that breaks it is a defect, which is told before anything runs."""
+"""Facts that hold for every plan. A rule that breaks one has a defect, which is an error before anything runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Joins as queries: by equal columns, by other conditions, and by the nearest time. Of two co-partitioned inputs, and of a stream with a side
-that every task has whole.
+"""Joins as queries: by equal columns, by other conditions, and by the nearest time. The inputs are two co-partitioned ones, or a stream and a
+side that every task has whole.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _finer(unit: str, other: str) -> str:
 
 def divisible_sides(how: str) -> tuple[bool, bool]:
     """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it: not where a row of
-    the other side is given once only, or said to be alone, whatever parts it meets."""
+    the other side is given once only, or given without a match, whatever parts it meets."""
     return _DIVISIBLE.get(how, (False, False))
 
 
@@ -213,7 +213,7 @@ class Nearest:
 
 
 def check_times(left: pa.Schema, right: pa.Schema, on: tuple[str, str]) -> pa.DataType:
-    """The type as which the two columns are compared. Raises UsageError where there is none, or no distance in it."""
+    """The type as which the two columns are compared. Raises UsageError if they have no common type, or the type has no distance."""
     check_columns(left, on[:1], "the time of the left side")
     check_columns(right, on[1:], "the time of the right side")
     types = [schema.field(name).type for schema, name in zip((left, right), on, strict=True)]
@@ -421,7 +421,7 @@ def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream
 
 
 def _of_nearest(join: HashJoin, nearest: Nearest, left: Rows, right: Rows, statement: Statement) -> Rows:
-    """One as-of join of the engine for each way to look. A time is compared together with a hash of its row, which tells equal times apart."""
+    """One as-of join of the engine for each direction. Each time is compared together with a hash of its row, so that equal times have an order."""
     (left_text, ours), (right_text, rows) = statement.source(left), statement.source(right)
     held = statement.name("held")
     *_, (_, time) = _values(join, left, ours, right, rows)

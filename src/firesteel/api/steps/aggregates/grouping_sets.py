@@ -51,7 +51,7 @@ class GroupingSets:
             return self.aggregated([("count", agg.count())], place)
 
     def _way(self, kept: tuple[str, ...], names: list[str]) -> tuple[str | tuple[Any], ...]:
-        """The rows of a set: with nulls for the keys that are not in it, and behind all its number, Spark's grouping_id."""
+        """The rows of a set: null for the keys that are not in it, and as the last column its number, Spark's grouping_id."""
         left_out = set(self.keys) - set(kept)
         number = sum(1 << place for place, key in enumerate(reversed(self.keys)) if key in left_out)
         return (*((None,) if name in left_out else name for name in names), (number,))
