@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
 NESTED = {*arrays.RULES, *maps.RULES, *lambdas.RULES}
 """Held to Spark in test_sql_nested."""
 OTHERWISE = {
-    "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
+    "HashOfRow", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
     "NormalizeNaNAndZero", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
-"""Entries that only plans of whole queries hold, which test_sql_takeover runs."""
+"""Entries that only plans of whole queries, which test_sql_takeover runs, or of steps hold."""
 ABSENT = {"DayName", "MonthName"} if version() == "3.5" else {"Encode", "StringDecode"}
 """Entries of other Sparks."""
 

@@ -195,7 +195,7 @@ def test_equal_subtrees_are_computed_once(spark, env, views):
             nodes.add(node)
             stack += [edge.source for edge in (*node.inputs, *(edge for _, edge in node.sides))]
     sources = [node for node in nodes if not node.inputs]
-    assert len(sources) == 2  # of the sums with keys, and of those for their average
+    assert len(sources) == 1  # one read for both sides of the join and for both averages
 
 
 def test_a_query_of_everything(spark, env, views):
