@@ -21,7 +21,7 @@ from firesteel.control.names import find_stream
 from firesteel.control.places import RUNTIME_VARIABLE
 from firesteel.errors import FiresteelError
 from firesteel.journal.file import read
-from firesteel.report.fold import fold_of
+from firesteel.report.fold import StreamFold
 from stream_sources_kit import PATIENCE_SECONDS as PATIENCE
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -204,7 +204,7 @@ def test_the_demo_shows_a_rescale_and_a_right_answer(spark, tmp_path, monkeypatc
     sums = demo_stream.independent_sums(tmp_path / "out" / "in")
     payments = sum(count for _, count in sums.values())
     (journal,) = (tmp_path / "journal").glob("*.jsonl")
-    size = fold_of(read(journal)).totals
+    size = StreamFold(read(journal)).totals
     assert size.rows == payments, "what is counted is what was checked"
     assert f"The answer is right: {payments:,} payments" in out
     assert sum(map(int, (text.replace(",", "") for text in re.findall(r"([\d,]+) payments? in ", out)))) == payments, (

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import stream_sources_kit as kit
 from firesteel.journal.file import read
-from firesteel.report.fold import fold_of
+from firesteel.report.fold import StreamFold
 from firesteel.spark.streams import protocol
 from firesteel.spark.streams.inspection import _path_refusal, writer_option
 from firesteel.streaming import AdaptiveStream, JobExecutionError, UsageError
@@ -340,7 +340,7 @@ def test_every_committed_batch_is_counted_though_the_listener_was_late(spark, tm
         until(stream, lambda status: status.parallelism == 3 and status.state == "Executing" and max(given) > 5)
         stream.stop(SECONDS)
     committed = {int(path.name) for path in (tmp_path / "chk/commits").iterdir() if path.name.isdigit()}
-    size = fold_of(read(stream.journal)).totals
+    size = StreamFold(read(stream.journal)).totals
     assert set(given) <= committed
     assert (size.count, size.rows) == (len(given), 10 * len(given))
     assert set(given.values()) == {10}

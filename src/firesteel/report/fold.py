@@ -6,8 +6,6 @@ the latest of everything, and its batches thinned out.
 
 from __future__ import annotations
 
-import math
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from firesteel.errors import UsageError
 from firesteel.journal.file import last_record
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.report.executions import Executions, Lives
-from firesteel.report.history import JobHistory
+from firesteel.report.history import JobHistory, RecordFold
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,
@@ -45,7 +43,7 @@ MOST_STORY = 1000
 
 
 class JobFold(JobHistory):
-    """A job, with all of its executions and decisions. Times in it are the records'; ``zero`` is when it began there."""
+    """A job, with all of its executions and decisions."""
 
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
         self.executions: defaultdict[int, Executions] = defaultdict(Executions)
@@ -56,8 +54,6 @@ class JobFold(JobHistory):
         self.statuses: list[JobStatusRecord] = []
         self.waiting: dict[str, list[tuple[float, int]]] = {}
         """Of groups with resources: (time, executions that wait for a slot from then on). Its length goes with the logarithm of the job's time."""
-        self.version = 0
-        """The number of records so far."""
         self._reads: dict[int, list[int]] = {}
         super().__init__(records, runs=runs)
 
@@ -67,7 +63,6 @@ class JobFold(JobHistory):
 
     def apply(self, record: JournalRecord) -> None:
         super().apply(record)
-        self.version += 1
         match record:
             case StateChange():
                 self.executions[record.vertex].apply(record)
@@ -128,12 +123,11 @@ class Batches:
         self.last = record
 
 
-class StreamFold:
-    """A stream. Times in it are the records', seconds of the stream's own clock."""
+class StreamFold(RecordFold):
+    """A stream."""
 
-    def __init__(self, *, runs: bool = False, whole: bool = False) -> None:
+    def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False, whole: bool = False) -> None:
         """``whole``: every rescale, change and level of parallelism is kept, not the latest only."""
-        self._runs = runs
         self.plan: StreamPlanned | None = None
         self.state, self.phase, self.cause = "Created", "", ""
         self.totals = Batches()
@@ -146,15 +140,7 @@ class StreamFold:
         self.story: deque[Decision | StreamStateChange | RescaleRecord] = deque(maxlen=None if whole else MOST_STORY)
         self.num_story = 0
         self.end: StreamEnded | None = None
-        self.started_at: float | None = None
-        self.last_at: float | None = None
-        self.version = 0
-        self._began = math.inf
-        """Value of ``time.monotonic`` at the clock's 0, as far as records tell: each comes a little late."""
-
-    @property
-    def zero(self) -> float:
-        return self.started_at or 0.0
+        super().__init__(records, runs=runs)
 
     @property
     def id(self) -> str:
@@ -164,29 +150,8 @@ class StreamFold:
     def is_over(self) -> bool:
         return self.end is not None
 
-    @property
-    def now(self) -> float:
-        """As in the records: the last one's time, or later where the stream runs."""
-        last = self.last_at or 0.0
-        return max(last, time.monotonic() - self._began) if self._runs and not self.is_over else last
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds from its start until now."""
-        return 0.0 if self.started_at is None else max(0.0, self.now - self.started_at)
-
-    def began_by(self, moment: float) -> None:
-        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
-        self._began = min(self._began, moment)
-
-    def stop(self) -> None:
-        self._runs = False
-
     def apply(self, record: JournalRecord) -> None:
-        self.began_by(time.monotonic() - record.at)
-        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
-        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
-        self.version += 1
+        super().apply(record)
         match record:
             case StreamPlanned():
                 self.plan = record
@@ -237,15 +202,14 @@ def _together(one: StreamBatch, other: StreamBatch) -> StreamBatch:
     )
 
 
-class ScriptFold:
+class ScriptFold(RecordFold):
     """An accelerated script."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[JournalRecord] = ()) -> None:
         self.plan: ScriptPlanned | None = None
         self.queries: list[QueryRecord] = []
         self.end: ScriptEnded | None = None
-        self.last_at: float | None = None
-        self.version = 0
+        super().__init__(records)
 
     @property
     def id(self) -> str:
@@ -255,19 +219,8 @@ class ScriptFold:
     def is_over(self) -> bool:
         return self.end is not None
 
-    @property
-    def elapsed(self) -> float:
-        return self.last_at or 0.0
-
-    def began_by(self, moment: float) -> None:
-        """Times of scripts are those of their records alone."""
-
-    def stop(self) -> None:
-        """Nor does it matter to them that no more are written."""
-
     def apply(self, record: JournalRecord) -> None:
-        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
-        self.version += 1
+        super().apply(record)
         match record:
             case ScriptPlanned():
                 self.plan = record
@@ -282,20 +235,11 @@ class ScriptFold:
 Fold = JobFold | StreamFold | ScriptFold
 
 
-def fold_for(first: JournalRecord, *, runs: bool = False, whole: bool = False) -> Fold:
-    """An empty one, of the kind that a journal's first record tells."""
+def fold_for(first: JournalRecord, *, runs: bool = False) -> Fold:
+    """Returns an empty fold for the journal that begins with this record."""
     if isinstance(first, StreamPlanned):
-        return StreamFold(runs=runs, whole=whole)
+        return StreamFold(runs=runs)
     return ScriptFold() if isinstance(first, ScriptPlanned) else JobFold(runs=runs)
-
-
-def fold_of(records: Iterable[JournalRecord], *, whole: bool = False) -> Fold:
-    """All of a journal. Of no records a job's."""
-    fold: Fold | None = None
-    for record in records:
-        fold = fold or fold_for(record, whole=whole)
-        fold.apply(record)
-    return fold or JobFold()
 
 
 def kind_of(records: Sequence[JournalRecord]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -196,14 +197,64 @@ class VertexHistory:
         return None if self.first_at is None or self.last_at is None else max(0.0, self.last_at - self.first_at)
 
 
-class JobHistory:
-    """``apply`` takes the records of one job in order, live or from a journal."""
+class RecordFold(ABC):
+    """What the folds of jobs, streams and scripts share: the times of their records, in seconds of the records' own clock.
+
+    ``apply`` takes the records in order, live or from a journal. ``zero`` is the time of the first record.
+    """
 
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
-        """``runs``: its time goes on between records, until :meth:`stop` or its end."""
+        """``runs``: time passes between records, too, until :meth:`stop` or the end."""
         self._runs = runs
         self._clock = math.inf
-        """Value of ``time.monotonic`` at time 0 of the records, as far as records tell: each comes a little late."""
+        """The value of ``time.monotonic`` at time 0 of the records, at the latest: each record arrives a little late."""
+        self.started_at: float | None = None
+        self.last_at: float | None = None
+        self.version = 0
+        """The number of records so far."""
+        for record in records:
+            self.apply(record)
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """The records say that it has ended."""
+
+    @property
+    def zero(self) -> float:
+        return self.started_at or 0.0
+
+    @property
+    def now(self) -> float:
+        """The time of the last record, or later while it runs."""
+        last = self.last_at or 0.0
+        return max(last, time.monotonic() - self._clock) if self._runs and not self.is_over else last
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from its start until now."""
+        return self.now - self.zero
+
+    def began_by(self, moment: float) -> None:
+        """``moment``: the value of ``time.monotonic`` at time 0 of the records, at the latest."""
+        self._clock = min(self._clock, moment)
+
+    def stop(self) -> None:
+        """No more records are written: time stands still."""
+        self._runs = False
+
+    def apply(self, record: JournalRecord) -> None:
+        if self._runs:
+            self.began_by(time.monotonic() - record.at)
+        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
+        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        self.version += 1
+
+
+class JobHistory(RecordFold):
+    """The history of one job."""
+
+    def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
         self.plan: JobPlanned | None = None
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
@@ -215,38 +266,12 @@ class JobHistory:
         """By name; none where no group of the job has resources."""
         self.status = "CREATED"
         self.cause = ""
-        self.started_at: float | None = None
-        self.last_at: float | None = None
-        for record in records:
-            self.apply(record)
+        super().__init__(records, runs=runs)
 
     @property
     def seconds(self) -> float:
         """From its first record to its last one."""
         return 0.0 if self.started_at is None or self.last_at is None else max(0.0, self.last_at - self.started_at)
-
-    @property
-    def zero(self) -> float:
-        return self.started_at or 0.0
-
-    @property
-    def now(self) -> float:
-        """As in the records: the last one's time, or later where the job runs."""
-        last = self.zero + self.seconds
-        return max(last, time.monotonic() - self._clock) if self._runs and not self.is_over else last
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds from its begin until now."""
-        return self.now - self.zero
-
-    def began_by(self, moment: float) -> None:
-        """``moment``: value of ``time.monotonic`` at time 0 of the records, at the latest."""
-        self._clock = min(self._clock, moment)
-
-    def stop(self) -> None:
-        """Nobody writes records any more: its time stands still."""
-        self._runs = False
 
     @property
     def name(self) -> str:
@@ -270,10 +295,7 @@ class JobHistory:
         return [block for block in self.blocks if not block.is_over]
 
     def apply(self, record: JournalRecord) -> None:
-        if self._runs:
-            self.began_by(time.monotonic() - record.at)
-        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
-        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        super().apply(record)
         match record:
             case JobPlanned():
                 try:

@@ -15,9 +15,7 @@ from firesteel.scheduler.kernel.records import JournalRecord
 def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False) -> str:
     """Every query, in order. ``broken_off``: whoever ran the script is gone."""
     records = list(records)
-    fold = ScriptFold()
-    for record in records:
-        fold.apply(record)
+    fold = ScriptFold(records)
     assert fold.plan is not None
     standing = fold.end.status if fold.end else "broken off" if broken_off else "still RUNNING"
     title = f"{fold.plan.name} (script {fold.id}): {standing} after {format_seconds(fold.elapsed)}."

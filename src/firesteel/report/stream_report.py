@@ -59,9 +59,7 @@ def rescale_sentence(record: RescaleRecord) -> str:
 
 
 def _history(records: Iterable[JournalRecord]) -> StreamFold:
-    history = StreamFold(whole=True)
-    for record in records:
-        history.apply(record)
+    history = StreamFold(records, whole=True)
     if history.started_at is None:
         raise UsageError("The journal is empty: the stream has not written anything yet.")
     return history

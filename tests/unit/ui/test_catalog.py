@@ -17,7 +17,7 @@ from firesteel.errors import UsageError
 from firesteel.journal.file import Journal
 from firesteel.journal.listing import listed
 from firesteel.report.executions import Attempt, Executions
-from firesteel.report.fold import JobFold, fold_of
+from firesteel.report.fold import JobFold
 from firesteel.scheduler.kernel.records import StateChange
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import MOST_WAITING, FileFeed, Following, Tap
@@ -351,8 +351,7 @@ def test_what_nobody_looked_at_for_long_is_told_as_what_was_followed(tmp_path):
     assert any(record.cause for record in records if isinstance(record, StateChange)), "some fail"
     with Catalog(own=runs).reading("3f2a91c0") as (_, fold):
         assert isinstance(fold, JobFold) and fold.version < len(records)
-        followed = fold_of(records)
-        assert isinstance(followed, JobFold)
+        followed = JobFold(records)
         for number, vertex in followed.vertices.items():
             assert fold.vertices[number] == vertex
             assert attempts_of(fold.executions[number]) == attempts_of(followed.executions[number]) != {}

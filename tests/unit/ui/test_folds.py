@@ -12,7 +12,7 @@ from tests.lives_kit import lives
 
 from firesteel.report import fold as folds
 from firesteel.report.executions import Executions
-from firesteel.report.fold import JobFold, StreamFold, fold_of
+from firesteel.report.fold import Fold, JobFold, StreamFold, fold_for
 from firesteel.report.history import JobHistory
 from firesteel.scheduler.kernel.records import OutputGone, StateChange
 from firesteel.scheduler.streaming.records import StreamBatch
@@ -31,6 +31,13 @@ def simulated(request, tmp_path_factory):
     """With failures, mirrors, blocked nodes and frozen ones."""
     path = tmp_path_factory.mktemp("simulated") / "1.jsonl"
     return ui_journals.simulated(path, seed=request.param, frozen_nodes=request.param % 2, fail_rate=0.1)
+
+
+def fold_of(records) -> Fold:
+    fold = fold_for(records[0])
+    for record in records:
+        fold.apply(record)
+    return fold
 
 
 def job_of(records) -> JobFold:
