@@ -133,6 +133,7 @@ class VertexHistory:
     """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
     by_state: Counter[str] = field(default_factory=Counter)
     left: TimeLeft = field(default_factory=TimeLeft, compare=False)
+    """Empty in a history of records that are all there: nothing runs."""
 
     def subtasks_in_words(self, undecided: str = "open") -> str:
         """``3 subtasks``, or whose tasks do its work. ``undecided``: the word for a parallelism that is still open."""
@@ -422,7 +423,8 @@ class JobHistory(RecordFold):
 
     def _changed(self, record: StateChange) -> None:
         vertex = self.vertex(record.vertex)
-        vertex.left.apply(record)
+        if self._runs:
+            vertex.left.apply(record)
         if record.state == "CREATED":
             _created(vertex, record)
         if vertex.opened or vertex.concurrent:
