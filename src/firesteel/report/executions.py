@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +104,7 @@ Spans = tuple[Floats, Floats]
 MOST_SUBTASKS = 1 << 24
 """Of a vertex; a journal that names others is none of a job."""
 _STATES = {state.name: int(state) for state in ExecutionState} | {"INITIALIZING": int(ExecutionState.DEPLOYING)}
+_NAMES = {int(state): state.name for state in ExecutionState}
 _ENDS = frozenset({"FAILED", "CANCELED", "CANCELING"})
 _OVER = (ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED)
 _COLUMNS: dict[str, tuple[Any, Any]] = {
@@ -331,26 +333,32 @@ class Executions:
             several = np.unique(self.subtask[self.attempt > 0])
             order = order[np.isin(self.subtask[order], several)]
         found: dict[int, list[Attempt]] = {}
-        for row in order.tolist():
-            found.setdefault(int(self.subtask[row]), []).append(self.as_attempt(row))
+        for subtask, attempt in zip(self.subtask[order].tolist(), self.as_attempts(order), strict=True):
+            found.setdefault(subtask, []).append(attempt)
         return found
 
     def as_attempt(self, row: int) -> Attempt:
         """One execution as reports have it."""
+        return next(self.as_attempts(np.array([row])))
 
-        def known(column: Floats) -> float | None:
-            return None if np.isnan(column[row]) else float(column[row])
+    def as_attempts(self, rows: NDArray[Any]) -> Iterator[Attempt]:
+        """The executions in these rows as reports have them."""
 
-        return Attempt(
-            number=int(self.attempt[row]),
-            state=ExecutionState(int(self.state[row])).name,
-            node=self.node_name(row),
-            is_mirror=bool(self.mirror[row]),
-            opens=bool(self.opens[row]),
-            created=known(self.created),
-            deployed=known(self.began),
-            ended=known(self.ended),
-            cause=self.cause(row),
-            peak=int(self.peak[row]),
-            is_void=bool(self.void[row]),
+        def known(column: Floats) -> list[float | None]:
+            return [None if math.isnan(value) else value for value in column[rows].tolist()]
+
+        nodes = [*self.nodes, ""]  # -1 is the last one
+        return map(
+            Attempt,
+            self.attempt[rows].tolist(),
+            [_NAMES[state] for state in self.state[rows].tolist()],
+            [nodes[node] for node in self.node[rows].tolist()],
+            self.mirror[rows].tolist(),
+            self.opens[rows].tolist(),
+            known(self.created),
+            known(self.began),
+            known(self.ended),
+            [self.cause(row) for row in rows.tolist()],
+            self.peak[rows].tolist(),
+            self.void[rows].tolist(),
         )
