@@ -74,8 +74,7 @@ class JobFold(JobHistory):
                 self.kept.append(record)
             case JobPlanned():
                 self.kept.append(record)
-                for number, described in enumerate(record.vertices):
-                    self._reads[int(described.get("id", number))] = described.get("datasets") or []
+                self._reads |= {number: each.get("datasets") or [] for number, each in self.described.items()}
             case GraphChanged():
                 self.kept.append(record)
                 self._reads[record.into] = record.vertex.get("datasets") or []

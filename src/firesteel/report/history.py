@@ -257,6 +257,8 @@ class JobHistory(RecordFold):
 
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
         self.plan: JobPlanned | None = None
+        self.described: Mapping[int, Mapping[str, Any]] = {}
+        """The vertices by id, as the plan describes them."""
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
         """The decisions that concern no single vertex."""
@@ -342,18 +344,13 @@ class JobHistory(RecordFold):
         None: not known."""
         if self.plan is None:
             return None
-        described, options = self.planned(vertex), self.plan.options
+        described, options = self.described.get(vertex.id, {}), self.plan.options
         fixed, own = described.get("parallelism"), described.get("max_parallelism")
         if isinstance(fixed, int) and fixed > 0:
             return fixed
         default = options.get(PARALLELISM_DEFAULT.key) or MAX_PARALLELISM.default
         common = options.get(MAX_PARALLELISM.key, default)
         return min(int(common), own) if isinstance(own, int) and own > 0 else int(common)
-
-    def planned(self, vertex: VertexHistory) -> Mapping[str, Any]:
-        """The vertex as the plan describes it."""
-        described = enumerate(self.plan.vertices if self.plan else ())
-        return next((each for number, each in described if int(each.get("id", number)) == vertex.id), {})
 
     @property
     def framework_memory(self) -> int | None:
@@ -383,8 +380,9 @@ class JobHistory(RecordFold):
         self.plan = record
         for name, needs in record.slot_sharing_groups.items():
             self.groups[name] = GroupHistory(name, ResourceProfile.of_numbers(needs))
-        for number, described in enumerate(record.vertices):
-            vertex = self.vertex(int(described.get("id", number)))
+        self.described = {int(each.get("id", number)): each for number, each in enumerate(record.vertices)}
+        for number, described in self.described.items():
+            vertex = self.vertex(number)
             vertex.name = str(described.get("name") or vertex.name)
             vertex.not_mirrored = str(described.get("not_mirrored") or "")
             vertex.slot_sharing_group = str(described.get("slot_sharing_group") or "")

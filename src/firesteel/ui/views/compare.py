@@ -58,9 +58,7 @@ def _paired(left: JobFold, right: JobFold) -> list[_Pair]:
 
 
 def _steps(fold: JobFold) -> Mapping[int, str]:
-    plan = fold.plan
-    described = enumerate(plan.vertices if plan else [])
-    return {int(each.get("id", number)): str(each["step"]) for number, each in described if each.get("step")}
+    return {number: str(each["step"]) for number, each in fold.described.items() if each.get("step")}
 
 
 def _name(left: VertexSummary | None, right: VertexSummary | None) -> str:

@@ -191,7 +191,7 @@ def vertex_summary(fold: JobFold, vertex: VertexHistory) -> VertexSummary:
         ended=vertex.last_at - fold.zero if vertex.is_done and vertex.last_at is not None else None,
         seconds=_seconds(fold, vertex),
         seconds_left=fold.seconds_left(vertex),
-        is_sink=bool(fold.planned(vertex).get("sink")),
+        is_sink=bool(fold.described.get(vertex.id, {}).get("sink")),
     )
 
 
