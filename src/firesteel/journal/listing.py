@@ -26,8 +26,11 @@ STATUSES = ("finished", "failed", "cancelled", RUNNING, BROKEN_OFF, UNFINISHED, 
 CUT_OFF = "it is cut off within its first record"
 """Of a journal, in words: whoever wrote it was killed as it began, or its disk was full."""
 EMPTY = "it is empty"
+OPEN = (RUNNING, BROKEN_OFF, UNFINISHED)
+"""Words for a job whose journal has no end: whether the job still runs is checked each time."""
+ENDED = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
+"""The status at the end of a journal to its word."""
 _BEGIN = b'{"type":"'
-_WORDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
 _FAILED = b'"state":"FAILED"'
 _TOLD = tuple(
     b'{"type":"%s"' % kind for kind in (b"JobStatusRecord", b"StreamEnded", b"ScriptEnded", b"MetricsSnapshot")
@@ -174,7 +177,7 @@ def listed_of(file: Readable, path: Path, began: float, is_held: Callable[[], bo
         return damaged(path, began, _why(file, head, tail))
     ends, numbers, last = _folded(tail)
     kind, job_id, name = _title(planned)
-    status = _WORDS.get(ends.status) if ends is not None else None
+    status = ENDED.get(ends.status) if ends is not None else None
     seconds = None if last is None else max(0.0, last - _zero(planned))
     if status is None:
         held = is_held()

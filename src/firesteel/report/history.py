@@ -146,6 +146,11 @@ class VertexHistory:
         """The decision on its parallelism; None: it is open, or was never written down."""
         return next((each for each in reversed(self.decisions) if is_parallelism(each)), None)
 
+    @property
+    def failed(self) -> int:
+        """Attempts that failed."""
+        return sum(len(failure.subtasks) for failure in self.failures)
+
     def known(self, name: str) -> int | None:
         """One of its metrics; None while it is not known."""
         return None if name not in self.metrics else int(self.metrics[name])

@@ -127,7 +127,7 @@ def _vertex(vertex: VertexHistory) -> dict[str, Any]:
         waiting=waiting,
         running=running,
         finished=finished,
-        failures=sum(len(failure.subtasks) for failure in vertex.failures),
+        failures=vertex.failed,
         mirrors=len(vertex.mirrors),
         peak_bytes=vertex.peaks.largest[1] << 20 if vertex.peaks.by_subtask else None,
         **{column: vertex.metrics.get(name) for column, name in _COUNTERS.items()},

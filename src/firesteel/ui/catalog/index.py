@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED, began_in_name, damaged, listed_of
+from firesteel.journal.listing import BROKEN_OFF, OPEN, RUNNING, UNFINISHED, began_in_name, damaged, listed_of
 from firesteel.ui.catalog.places import Place, Stamp
 from firesteel.ui.views.structs import JobSummary
 
@@ -33,8 +33,6 @@ KEPT_FROM = 64
 """An index is written down when so many lines are new."""
 LONGEST_CAUSE = 2000
 _log = logging.getLogger("firesteel.ui")
-_OPEN = (RUNNING, BROKEN_OFF, UNFINISHED)
-"""Words for a job that did not say that it ended: whether it still runs is asked anew each time."""
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
@@ -97,7 +95,7 @@ class Index:
         lines.update(self._read(changed, there))
         self._new += len(changed) + len(known.keys() - there.keys())
         for name, line in lines.items():
-            if line.summary.status in _OPEN and name not in changed:
+            if line.summary.status in OPEN and name not in changed:
                 lines[name] = self._as_it_is(name, line)
         return lines
 

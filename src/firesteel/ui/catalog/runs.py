@@ -17,7 +17,7 @@ from firesteel.control.messages import Call, Request
 from firesteel.control.names import StreamEntry, known_streams
 from firesteel.control.server import StreamHandler
 from firesteel.errors import UsageError
-from firesteel.journal.listing import BROKEN_OFF, RUNNING, UNFINISHED
+from firesteel.journal.listing import ENDED, OPEN, RUNNING, UNFINISHED
 from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
 from firesteel.report.history import JobHistory, VertexHistory
 from firesteel.scheduler.streaming.records import StreamStatus
@@ -25,9 +25,6 @@ from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import FileFeed, Following, Tap
 from firesteel.ui.catalog.places import Folder, Place
 from firesteel.ui.views.structs import JobSummary
-
-_ENDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
-_OPEN = (RUNNING, BROKEN_OFF, UNFINISHED)
 
 
 def with_fold(summary: JobSummary, fold: Fold) -> JobSummary:
@@ -38,7 +35,7 @@ def with_fold(summary: JobSummary, fold: Fold) -> JobSummary:
         end, cause = (fold.end.status, fold.end.cause) if fold.end else ("", "")
     else:
         end, cause = fold.status, fold.cause
-    status = _ENDS.get(end, summary.status if summary.status in _OPEN else UNFINISHED)
+    status = ENDED.get(end, summary.status if summary.status in OPEN else UNFINISHED)
     changed = replace(
         summary,
         status=status,
@@ -58,13 +55,13 @@ def _numbers(history: JobHistory) -> dict[str, int | None]:
         "subtasks": sum(vertex.parallelism or 0 for vertex in vertices),
         "rows_in": _sum((vertex for vertex in vertices if not vertex.inputs), "numRecordsIn"),
         "rows_out": _sum((vertex for vertex in vertices if vertex.id not in read), "numRecordsOut"),
-        "failures": sum(len(failure.subtasks) for vertex in vertices for failure in vertex.failures),
+        "failures": sum(vertex.failed for vertex in vertices),
         "restarts": None if restarts is None else int(restarts),
     }
 
 
 def _sum(vertices: Iterable[VertexHistory], name: str) -> int | None:
-    found = [int(vertex.metrics[name]) for vertex in vertices if name in vertex.metrics]
+    found = [number for vertex in vertices if (number := vertex.known(name)) is not None]
     return sum(found) if found else None
 
 

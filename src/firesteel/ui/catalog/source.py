@@ -258,7 +258,7 @@ def _status(handler: Handler | None) -> StreamStatus | None:
 
 
 def _cannot_be_reached(summary: JobSummary) -> NoReturn:
-    if summary.status not in ("running", "unfinished"):
+    if summary.status not in LIVE:
         raise Conflict(f"'{summary.name}' does not run any more.")
     raise Conflict(
         f"'{summary.name}' runs in another process, which cannot be reached from here.",

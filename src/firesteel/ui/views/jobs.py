@@ -178,7 +178,7 @@ def vertex_summary(fold: JobFold, vertex: VertexHistory) -> VertexSummary:
         waiting=0 if is_open else waiting,
         running=running,
         finished=finished,
-        failures=sum(len(failure.subtasks) for failure in vertex.failures),
+        failures=vertex.failed,
         mirrors=len(vertex.mirrors),
         mirrors_won=vertex.effective,
         rows_in=vertex.known("numRecordsIn"),

@@ -394,7 +394,7 @@ def _use(fold: JobFold, group: str, apart: set[int], steps: int) -> SlotUse | No
         most_running=most if total is None else min(most, total),
         most_waiting=max((each.count for each in queued), default=0),
         total=total,
-        share=min(1.0, _seconds(columns, fold.now) / (total * end)) if total and end > 0 else None,
+        share=min(1.0, _busy_seconds(columns, fold.now) / (total * end)) if total and end > 0 else None,
     )
 
 
@@ -435,9 +435,8 @@ def _total(members: Iterable[VertexHistory], most: int) -> int | None:
     return total if total > 0 and most <= (1 + LATE) * total else None
 
 
-def _seconds(columns: Iterable[Executions], now: float) -> float:
-    """In which slots were in use, together."""
-    return float(sum(np.maximum(ends - starts, 0.0).sum() for starts, ends in _launched(columns, now)))
+def _busy_seconds(columns: Iterable[Executions], now: float) -> float:
+    return float(sum(np.nansum(each.seconds(now)) for each in columns))
 
 
 def nodes_page(fold: JobFold, *, offset: int = 0, limit: int = MOST_ITEMS) -> Page[NodeUse]:
