@@ -20,7 +20,6 @@ from firesteel.api.acceleration.takeover import Takeover
 from firesteel.api.acceleration.writes import WRITES, WRITES_TO
 from firesteel.api.caller import caller_place
 from firesteel.errors import UsageError
-from firesteel.report.scripts import query_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,8 @@ class Acceleration:
             return self._takeover.explain(dataframe, rules=rules)
         if rules:
             raise UsageError("explain(rules=True) wants a DataFrame.", hint="Write explain(dataframe, rules=True).")
+        from firesteel.report.scripts import query_lines
+
         return "\n".join(query_lines(self._record.queries, dry_run=self._dry_run))
 
     def release(self, exit_code: int = 0) -> None:
