@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -362,3 +362,29 @@ class Executions:
             self.peak[rows].tolist(),
             self.void[rows].tolist(),
         )
+
+
+class BusySlots:
+    """Slots that were busy over time, of some executions."""
+
+    def __init__(self, spans: Iterable[Spans]) -> None:
+        columns = [*spans]
+        self._began, self._ended = (
+            np.sort(np.concatenate([np.zeros(0), *(each[place] for each in columns)]), kind="stable")
+            for place in (0, 1)
+        )
+        self._sums = [np.concatenate(([0.0], np.cumsum(each))) for each in (self._began, self._ended)]
+
+    def between(self, begin: float, end: float) -> float:
+        """Slot-seconds."""
+        return self._until(end) - self._until(begin)
+
+    def most(self, begin: float, end: float) -> int:
+        """At the same time, of those launched from ``begin`` to ``end``."""
+        at = self._began[np.searchsorted(self._began, begin) : np.searchsorted(self._began, end, "right")]
+        running = np.searchsorted(self._began, at, "right") - np.searchsorted(self._ended, at, "right")
+        return int(running.max(initial=0))
+
+    def _until(self, time: float) -> float:
+        begun, over = (int(np.searchsorted(each, time)) for each in (self._began, self._ended))
+        return (begun * time - float(self._sums[0][begun])) - (over * time - float(self._sums[1][over]))

@@ -6,6 +6,7 @@ the latest of everything, and its batches thinned out.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from firesteel.errors import UsageError
 from firesteel.journal.file import last_record
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
-from firesteel.report.executions import Executions, Lives
+from firesteel.report.executions import BusySlots, Executions, Lives
 from firesteel.report.history import JobHistory, RecordFold
 from firesteel.scheduler.kernel.records import (
     Decision,
@@ -86,14 +87,13 @@ class JobFold(JobHistory):
                 pass
 
     def most_at_once(self, vertices: Iterable[int]) -> int:
-        """Executions of these vertices, of those that finished, that ran at the same time. Launches are often told of only when
-        all is over, so counting as records come shows fewer."""
+        """Returns the most executions of these vertices that ran at the same time; only those that finished count.
+
+        Counting as records arrive would find fewer: launches are often recorded only when all is over.
+        """
         columns = [self.executions[vertex] for vertex in vertices if vertex in self.executions]
         done = [(each, each.won() & ~np.isnan(each.began)) for each in columns]
-        began = np.concatenate([np.zeros(0), *(each.began[rows] for each, rows in done)])
-        ended = np.concatenate([np.zeros(0), *(each.ended[rows] for each, rows in done)])
-        order = np.lexsort((np.repeat((1, 0), len(began)), np.concatenate((began, ended))))  # an end first, at one time
-        return int(np.cumsum(np.repeat((1, -1), len(began))[order]).max(initial=0))
+        return BusySlots((each.began[rows], each.ended[rows]) for each, rows in done).most(-math.inf, math.inf)
 
     def lives(self, vertex: int | None = None, *, all_of_them: bool = False) -> Lives:
         """Of the subtasks (of one vertex, or of the job) that had several attempts; ``all_of_them``: of those with one too."""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.journal_samples import planned
 
-from firesteel.report.executions import Executions
+from firesteel.report.executions import BusySlots, Executions
 from firesteel.report.explain import explain
 from firesteel.report.fold import JobFold
-from firesteel.report.slot_use import BusySlots, slot_use, uses
+from firesteel.report.slot_use import slot_use, uses
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 
 
