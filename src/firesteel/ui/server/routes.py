@@ -70,8 +70,9 @@ class Route:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         hints = get_type_hints(self.call)
-        own = [one for one in inspect.signature(self.call).parameters.values() if one.name in _DOCS]
-        return tuple(self._parameter(one, hints[one.name]) for one in own if one.name not in self.fixed)
+        given = {"self", "values", *self.fixed}
+        own = [one for one in inspect.signature(self.call).parameters.values() if one.name not in given]
+        return tuple(self._parameter(one, hints[one.name]) for one in own)
 
     def _parameter(self, one: inspect.Parameter, hint: Any) -> Parameter:
         kind = _KINDS[next(each for each in _KINDS if each in (hint, *get_args(hint)))]
