@@ -25,7 +25,7 @@ ENOUGH_RUNS = 3
 _MOST = 1 << 62
 """Larger numbers are nobody's."""
 _NUMBERS = {"numBytesConsumed": -1, "accumulateBusyTimeMs": -1, "numBytesProduced": 0}
-"""A vertex' metrics (``scheduler.kernel.metrics``), and what stands for one that is missing: it had not finished, or an older Firesteel wrote them."""
+"""A vertex' metrics (``scheduler.kernel.metrics``), and the value for a missing one: the vertex had not finished, or the journal is older."""
 _SNAPSHOT = b'{"type":"MetricsSnapshot"'
 
 

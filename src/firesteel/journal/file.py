@@ -428,7 +428,7 @@ _KINDS = frozenset(kind.__name__ for kind in get_args(AnyJournalRecord)) | {Jour
 
 @cache
 def own_version() -> str:
-    """Of Firesteel; empty: it runs from a folder or a zip."""
+    """The version of Firesteel; empty: it runs from a folder or a zip."""
     try:
         return version("firesteel")
     except PackageNotFoundError:

@@ -79,7 +79,7 @@ _GROUPS = {
         "group_waited_seconds", "Seconds in which any execution of the group waited.", COUNTER, _GROUP
     ),
 }
-"""By what of ``SlotUsage`` they tell."""
+"""By the fields of ``SlotUsage``."""
 
 STREAM_STATUS = Family("stream_status", "1 for the status that the stream has.", labels=(*STREAM, "status"))
 STREAM_STATE = Family("stream_state", "1 for the state that its scheduler is in.", labels=(*STREAM, "state"))
@@ -97,7 +97,7 @@ _OF_STREAMS = {
     ),
     "dropped": Family("stream_dropped_records", "Records that monitoring left out.", COUNTER, STREAM),
 }
-"""By what of ``StreamNumbers`` they tell."""
+"""By the fields of ``StreamNumbers``."""
 _OF_LAST_BATCHES = {
     "parallelism": Family("stream_parallelism", "Partitions of the last batch.", labels=STREAM),
     "input_rate": Family("stream_input_rate", "Rows that come in a second, as of the last batch.", labels=STREAM),
@@ -105,7 +105,7 @@ _OF_LAST_BATCHES = {
     "state_bytes": Family("stream_state_bytes", "Bytes of the query's state.", labels=STREAM),
     "backlog": Family("stream_backlog", "What waits in the sources, where they say so: rows or files.", labels=STREAM),
 }
-"""By what of the last ``StreamBatch`` they tell."""
+"""By the fields of the last ``StreamBatch``."""
 
 _SCRIPT = ("script_id", "script")
 SCRIPT_QUERIES = Family(

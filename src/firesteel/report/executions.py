@@ -128,7 +128,7 @@ class Executions:
     which they were first heard of. Times as in the records; NaN: not known, or not yet. ``asked``: when it was queued with Spark. ``node``: a place
     in ``nodes``, or -1.
 
-    The others are those of :class:`Attempt`, and are read from the records alike.
+    The other columns are the fields of :class:`Attempt`.
     """
 
     def __init__(self) -> None:
@@ -327,7 +327,7 @@ class Executions:
         return rows[np.argsort(self.attempt[rows])].tolist()
 
     def lives(self, *, all_of_them: bool = False) -> dict[int, list[Attempt]]:
-        """By subtask its attempts, by number: of subtasks that had several, or of all."""
+        """Returns the attempts of each subtask, by number. ``all_of_them``: also of subtasks that had one only."""
         order = np.lexsort((self.attempt, self.subtask))
         if not all_of_them:
             several = np.unique(self.subtask[self.attempt > 0])

@@ -97,7 +97,7 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *
 
 
 def begun(records: Iterable[JournalRecord]) -> JobFold:
-    """All of a job's journal. Raises UsageError if there are no records."""
+    """Folds all of a job's journal. Raises UsageError if there are no records."""
     fold = JobFold(records)
     if fold.started_at is None:
         raise UsageError("The journal is empty: the job has not written anything yet.")

@@ -1,7 +1,7 @@
-"""All that is known of one job, stream or script so far: folds that take its records one by one, live or from a journal.
+"""Everything known so far of one job, stream or script: folds that take its records one by one, live or from a journal.
 
-A fold keeps numbers in columns and decisions as they are, so its size goes with the job's, not with the time it runs; of a stream it keeps
-the latest of everything, and its batches thinned out.
+The fold of a job keeps numbers in columns and decisions as they are, so its size grows with the job, not with the time it runs. The fold of
+a stream keeps the latest changes, and its batches thinned out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JobFold(JobHistory):
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
         self.executions: defaultdict[int, Executions] = defaultdict(Executions)
         self.all_decisions: list[Decision] = []
-        """In order, those about vertices and nodes among them."""
+        """All decisions in order, also those about vertices and nodes."""
         self.kept: list[JournalRecord] = []
         """The records that decisions can be made from again: the plan, changes of it, decisions."""
         self.statuses: list[JobStatusRecord] = []
@@ -126,7 +126,7 @@ class StreamFold(RecordFold):
     """A stream."""
 
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False, whole: bool = False) -> None:
-        """``whole``: every rescale, change and level of parallelism is kept, not the latest only."""
+        """``whole``: keeps every rescale, change and level of parallelism, not only the latest ones."""
         self.plan: StreamPlanned | None = None
         self.state, self.phase, self.cause = "Created", "", ""
         self.totals = Batches()
@@ -242,13 +242,13 @@ def fold_for(first: JournalRecord, *, runs: bool = False) -> Fold:
 
 
 def kind_of(records: Sequence[JournalRecord]) -> str:
-    """``job``, ``stream`` or ``script``: what a journal is of."""
+    """Returns ``job``, ``stream`` or ``script``: the kind of the journal."""
     first = records[0] if records else None
     return "stream" if isinstance(first, StreamPlanned) else "script" if isinstance(first, ScriptPlanned) else "job"
 
 
 def check_job(records: Sequence[JournalRecord], stream: str, hint: str) -> None:
-    """Raises UsageError for the journal of a script, and for a stream's, with this sentence and hint."""
+    """Raises UsageError for the journal of a script or a stream. ``stream``, ``hint``: the sentence and hint for a stream."""
     if kind_of(records) == "script":
         raise UsageError("This is a script.", hint="'firesteel explain' names the jobs of its queries.")
     if kind_of(records) == "stream":
@@ -256,11 +256,11 @@ def check_job(records: Sequence[JournalRecord], stream: str, hint: str) -> None:
 
 
 def committed_batch(record: JournalRecord) -> StreamBatch | None:
-    """The batch that a record tells of; None: it tells of something else."""
+    """Returns the record if it is a committed batch, else None."""
     return record if isinstance(record, StreamBatch) else None
 
 
 def how_it_ended(journal: str) -> StreamEnded | None:
-    """As the journal at this path says; None: it does not."""
+    """Returns the record of the stream's end from the journal at this path; None: there is no such record."""
     record = last_record(journal) if journal else None
     return record if isinstance(record, StreamEnded) else None

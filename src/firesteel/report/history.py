@@ -206,7 +206,7 @@ class VertexHistory:
 class RecordFold(ABC):
     """What the folds of jobs, streams and scripts share: the times of their records, in seconds of the records' own clock.
 
-    ``apply`` takes the records in order, live or from a journal. ``zero`` is the time of the first record.
+    ``apply`` takes the records in order, live or from a journal. ``zero`` is the earliest time.
     """
 
     def __init__(self, records: Iterable[JournalRecord] = (), *, runs: bool = False) -> None:
@@ -359,11 +359,11 @@ class JobHistory(RecordFold):
 
     @property
     def framework_memory(self) -> int | None:
-        """Bytes that a worker may hold beside what its slot has; None: the plan is not known."""
+        """Bytes that a worker may hold in addition to its slot's memory; None: the plan is not known."""
         return self.plan and int(self.plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
 
     def memory_text(self, vertex: VertexHistory) -> str:
-        """Most resident memory of the vertex' workers, of what they may hold; empty: not watched."""
+        """The most resident memory of the vertex' workers, and the limit; empty: not watched."""
         if not vertex.peaks.by_subtask:
             return ""
         group = self.group_of(vertex)
@@ -465,7 +465,7 @@ def is_parallelism(decision: Decision) -> bool:
 
 
 def parallelism_of(decision: Decision) -> int | None:
-    """The parallelism that was decided; None: it is not about one."""
+    """The parallelism that was decided; None: the decision is about something else."""
     if not is_parallelism(decision):
         return None
     found = decision.result.get("parallelism") if isinstance(decision.result, dict) else decision.result

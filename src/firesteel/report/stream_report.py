@@ -133,7 +133,7 @@ def _line(record: Decision | StreamStateChange | RescaleRecord) -> str:
 
 
 def told(record: Decision | StreamStateChange | RescaleRecord) -> tuple[str, str]:
-    """What a thing that happened is, in a word or two, and in a sentence."""
+    """Returns a label of one or two words for a record, and a sentence."""
     match record:
         case RescaleRecord():
             return "rescaled" if record.end == "completed" else "no rescale", f"{rescale_sentence(record)}."

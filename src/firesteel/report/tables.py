@@ -104,7 +104,7 @@ def _decision(record: Decision) -> dict[str, Any]:
 
 
 def _row(schema: pa.Schema, one: Any, **more: Any) -> dict[str, Any]:
-    """The columns of the same names of ``one``, and ``more``."""
+    """Returns a row: ``more``, and the attributes of ``one`` that have the names of the other columns."""
     return {name: more[name] if name in more else getattr(one, name) for name in schema.names}
 
 

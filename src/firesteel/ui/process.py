@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NoUi:
-    """Stands for a page that nobody wants, or that cannot be had, and for its instruments."""
+    """Stands for a page that is switched off or cannot be served, and for the page's instruments."""
 
     url = None
 

@@ -50,13 +50,13 @@ class News:
 
 
 class Finished:
-    """Of one job: the vertices that have finished."""
+    """Finds the vertices of one job that have finished."""
 
     def __init__(self) -> None:
         self._told: set[int] = set()
 
     def news(self, history: JobHistory) -> Iterator[VertexHistory]:
-        """Yields those that were not told of, once what they counted is known. One that runs again is told of again."""
+        """Yields each vertex once after it has finished and its counts are known; again if it had to run again."""
         for vertex in history.vertices.values():
             if not vertex.is_done:
                 self._told.discard(vertex.id)

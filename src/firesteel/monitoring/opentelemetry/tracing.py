@@ -39,7 +39,7 @@ MOST_CHARACTERS = 2_000
 
 
 MOST_ATTEMPTS = 2_000
-"""Spans of attempts of one job."""
+"""The most spans of attempts that one job gets."""
 
 
 class Clock:

@@ -36,7 +36,7 @@ _log = logging.getLogger("firesteel.ui")
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):
-    """One journal in the list, and by what its file is told from one that has changed."""
+    """One journal in the list, and the stamp that shows whether its file has changed."""
 
     stamp: Stamp
     summary: JobSummary

@@ -35,7 +35,7 @@ LIVE = (RUNNING, UNFINISHED)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One of the list. ``run``: of this process; else its journal is in ``place``."""
+    """One line of the list. ``run``: the run of this process; None: the journal is in ``place``."""
 
     summary: JobSummary
     place: Place | None

@@ -62,7 +62,7 @@ class Folder:
         return os.fdopen(descriptor, "rb")
 
     def is_held(self, name: str) -> bool | None:
-        """Returns whether somebody writes it; None: it cannot be known."""
+        """Returns whether a process writes this file; None: it cannot be known."""
         return is_held(self._folder / _bare(name))
 
     def path(self, name: str) -> str:

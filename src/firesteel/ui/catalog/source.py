@@ -62,7 +62,7 @@ class Conflict(UsageError):
 
 
 class Source(Catalog):
-    """By ids. All raise UnknownThing for what there is not, and UsageError for what makes no sense."""
+    """The answers, by the job's id. Each method raises UnknownThing for a thing that does not exist, and UsageError for a wrong argument."""
 
     # --- reading ---
 
@@ -163,7 +163,7 @@ class Source(Catalog):
         if other == id:
             with self._job(id) as (summary, fold):
                 return comparison(fold, fold, (summary, summary))
-        first, second = sorted((other, id))  # the same order for all: nobody waits for one who waits for him
+        first, second = sorted((other, id))  # one order for all threads, so that no two wait for each other
         with self._job(first) as one, self._job(second) as another:
             (a, fold_a), (b, fold_b) = (one, another) if first == other else (another, one)
             return comparison(fold_a, fold_b, (a, b))

@@ -86,8 +86,10 @@ REST = 3.0
 
 
 class Server:
-    """Of what a source knows, where the options say, until :meth:`close`. ``runs``, ``rest``: as in ``Serving`` and ``Workers``. Raises UsageError
-    for options it cannot be served with, FiresteelError."""
+    """Serves the jobs of a source at the address in the options, until :meth:`close`.
+
+    ``runs`` is that of ``Serving``, ``rest`` that of ``Workers``. Raises UsageError for options that cannot be used, FiresteelError.
+    """
 
     def __init__(self, options: Options, source: Source, runs: OwnRuns | None = None, rest: float = 0.0) -> None:
         address, path = options[BIND_ADDRESS], token_file(options)
@@ -104,7 +106,7 @@ class Server:
 
 
 class Beside(Server):
-    """Of the jobs of this process, from its construction to the process' end."""
+    """Serves the jobs of this process until the process ends."""
 
     def __init__(self, options: Options) -> None:
         self._runs = OwnRuns()

@@ -14,7 +14,7 @@ from firesteel.ui.server.beside import Server, say
 
 
 class History(Server):
-    """A server of these places."""
+    """Serves the journals in these places."""
 
     def __init__(self, options: Options, places: Sequence[Place]) -> None:
         self._indexes = [Index(place, cache_folder()) for place in places]

@@ -1,7 +1,7 @@
 """The table of REST: what there is to ask for, under ``/api/v1``. Routes, their OpenAPI document and its page are made of it.
 
-Names are Flink's where Flink has the resource. A route calls a method of the source, whose signature says which parameters there are, of
-which kinds, and what comes back.
+Names are Flink's where Flink has the resource. A route calls a method of the source. The method's signature gives the route's parameters,
+their kinds, and the type of the answer.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Route:
-    """``fixed``: parameters that the path stands for. ``others``: a query may hold parameters of any name, which the method takes as its
-    ``values``."""
+    """``fixed``: arguments that this path sets, so that a request cannot. ``others``: describes parameters of any other name, which the
+    method takes as its ``values``; empty: there are none."""
 
     method: str
     path: str
@@ -85,14 +85,14 @@ class Route:
 
     @cached_property
     def returns(self) -> tuple[Any, ...]:
-        """The types that the view may have; none: nothing."""
+        """The types that the answer may have; empty: there is no answer."""
         made = get_type_hints(self.call)["return"]
         kinds = get_args(made) if isinstance(made, UnionType) else (made,)
         return tuple(each for each in kinds if each is not type(None))
 
     @cached_property
     def item(self) -> type[Any] | None:
-        """Of a table, the type of its rows."""
+        """The type of a table's rows; None: the answer is not a table."""
         made = get_type_hints(self.call)["return"]
         return get_args(made)[0] if get_origin(made) is Page else None
 
@@ -159,4 +159,4 @@ ACTIONS = {
     "rescale": Route("POST", "/jobs/{id}/rescale", "", Source.rescale),
     "requirements": Route("POST", "/jobs/{id}/requirements", "", Source.update_requirements),
 }
-"""The pages' forms, by the last part of the address that they are sent to: their fields are the parameters."""
+"""The forms of the pages, by the last part of the address to which they are sent. A form's fields are the route's parameters."""

@@ -1,4 +1,4 @@
-"""A job's own page: its graph with live numbers, decisions, failures, slots, options; and a vertex' own."""
+"""A job's own page, with its graph, decisions, failures, slots and options, and the page of a vertex."""
 
 from __future__ import annotations
 

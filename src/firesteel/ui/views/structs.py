@@ -28,7 +28,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, one: Any, **more: Any) -> Self:
-        """The fields of the same names of ``one``, as far as it has them, and ``more``."""
+        """Makes a view of ``more``, and of the attributes of ``one`` that have the names of other fields."""
         names = (name for name in cls.__struct_fields__ if name not in more and hasattr(one, name))
         return cls(**{name: getattr(one, name) for name in names}, **more)
 
@@ -60,11 +60,11 @@ class Page(View, Generic[Item], frozen=True):
 
 MOST_ITEMS = 1000
 USUAL_ITEMS = 100
-"""Of a page of a list, where nobody says how many."""
+"""Items of a page where the request gives no limit."""
 
 
 def page(items: Sequence[T], make: Callable[[T], Item], offset: int = 0, limit: int = MOST_ITEMS) -> Page[Item]:
-    """At most MOST_ITEMS from ``offset`` on; only these are made."""
+    """At most ``limit`` items from ``offset`` on, and never more than MOST_ITEMS. ``make`` is called for these alone."""
     offset, limit = max(0, offset), min(max(1, limit), MOST_ITEMS)
     chosen = [make(each) for each in items[offset : offset + limit]]
     return Page(items=chosen, total=len(items), offset=offset, limit=limit)

@@ -192,7 +192,7 @@ def attempts_of(fold: JobFold, vertex: int, subtask: int) -> list[Attempt]:
 
 
 def _common(life: AttemptLife, zero: float) -> dict[str, Any]:
-    """The fields of a life that views have in other units, or by other names."""
+    """The fields of an attempt that views have in other units or under other names."""
     times = {"created": life.created, "began": life.deployed, "ended": life.ended}
     since = {name: None if at is None else at - zero for name, at in times.items()}
     return {**since, "peak_bytes": life.peak << 20 or None}
