@@ -22,7 +22,7 @@ from firesteel.ui.views.jobs import (
     job_pulse,
     job_view,
     options_of,
-    vertex_summaries,
+    vertex_summary,
     vertex_view,
 )
 from firesteel.ui.views.streams import rescales_page, script_view, stream_pulse, stream_view
@@ -82,7 +82,7 @@ class Source(Catalog):
 
     def vertices(self, id: str, *, offset: int = 0, limit: int = USUAL_ITEMS) -> Page[VertexSummary]:
         with self._job(id) as (_, fold):
-            return page(vertex_summaries(fold), lambda each: each, offset, limit)
+            return page(sorted(fold.vertices), lambda one: vertex_summary(fold, fold.vertices[one]), offset, limit)
 
     def vertex(self, id: str, vertex: int) -> Vertex:
         spark_url, stage_url = self.spark_url(id), self.stage_url(id, vertex)
