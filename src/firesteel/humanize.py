@@ -49,6 +49,11 @@ def plural(count: int, noun: str, ending: str = "s") -> str:
     return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}{ending}"
 
 
+def minor_version(version: str) -> str:
+    """``3.11`` of ``3.11.4``."""
+    return ".".join(version.split(".")[:2])
+
+
 def first_of(names: Sequence[str], most: int = 50) -> str:
     """``"a, b, c"``; of many names the first, and how many more there are."""
     if len(names) <= most:

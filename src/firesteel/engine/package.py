@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from firesteel.humanize import minor_version
+
 
 @dataclass(frozen=True, slots=True)
 class EnginePackage:
@@ -21,7 +23,7 @@ class EnginePackage:
 
 def this_platform() -> str:
     """Names what native libraries of this Python are made for, as ``CPython 3.11 on Linux x86_64 with glibc``."""
-    python = f"{platform.python_implementation()} {_minor(platform.python_version())}"
+    python = f"{platform.python_implementation()} {minor_version(platform.python_version())}"
     library = platform.libc_ver()[0]
     return f"{python} on {platform.system()} {platform.machine()}{library and f' with {library}'}"
 
@@ -37,7 +39,7 @@ def load(package: EnginePackage | None, host: str) -> Any:
         import duckdb
     except ImportError as error:
         raise ImportError(f"DuckDB cannot be loaded on {host}: {error}") from error
-    if package is not None and _minor(duckdb.__version__) != _minor(package.version):
+    if package is not None and minor_version(duckdb.__version__) != minor_version(package.version):
         raise ImportError(
             f"{host} has DuckDB {duckdb.__version__} and the driver {package.version}, whose answers may differ: "
             f"{_advice(package)}, or uninstall it there, so that the driver's is sent"
@@ -61,7 +63,3 @@ def _unpacked(package: EnginePackage, host: str) -> str:
 
 def _advice(package: EnginePackage) -> str:
     return f"run pip install duckdb=={package.version} on the executors"
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

@@ -19,13 +19,12 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any
 
 from firesteel.recovery.frames import DamagedLogError, read
 from firesteel.recovery.objects import ObjectPath, end_log, first_segment, segments
 from firesteel.recovery.places import LOG, REMOVER, USES
 from firesteel.recovery.retention import EPOCH, read_mark
-from firesteel.results.storage.owner import is_dead, myself
+from firesteel.results.storage.owner import is_dead, myself, says_dead
 from firesteel.results.storage.retry import PAUSES, rest
 from firesteel.scheduler.recovery.records import DriverBegan
 
@@ -240,17 +239,11 @@ def _next(
     """
     mark = read_mark(directory)
     marked = mark.get(EPOCH, 1)
-    if mark and (not _says_dead(mark) if epoch is None else marked > epoch):
+    if mark and (not says_dead(mark) if epoch is None else marked > epoch):
         return None
     known, last = epoch or marked, max(found, default=-1)
     is_taken = last >= 0 and found[last].changed > since and any(one > known for one in _epochs(found[last]))
     return None if is_taken else last + 1
-
-
-def _says_dead(mark: Mapping[str, Any]) -> bool:
-    with suppress(ValueError):
-        return is_dead(mark)
-    return False
 
 
 def _process() -> str:

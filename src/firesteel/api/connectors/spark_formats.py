@@ -16,6 +16,7 @@ import pyarrow as pa
 from firesteel.api.ddl import dataframe_schema
 from firesteel.connectors.files.paths import as_paths, first_line
 from firesteel.errors import OutputExistsError, UsageError
+from firesteel.humanize import minor_version
 
 _BUILT_IN = ("avro", "binaryFile", "csv", "jdbc", "json", "kafka", "noop", "orc", "parquet", "text", "xml")
 _PACKAGES = {
@@ -206,9 +207,8 @@ def _package_hint(session: Any, format: str) -> str:
             "spark.dataSource.register(...)."
         )
     version = str(session.version)
-    short = ".".join(version.split(".")[:2])
-    scala = ".".join(str(session._jvm.scala.util.Properties.versionNumberString()).split(".")[:2])
-    package = _PACKAGES[name].format(scala=scala, spark=version, short=short)
+    scala = minor_version(str(session._jvm.scala.util.Properties.versionNumberString()))
+    package = _PACKAGES[name].format(scala=scala, spark=version, short=minor_version(version))
     how = _HOW.format(package=package, more=_SETTINGS.get(name, ""))
     choose = " VERSION: one that is made for this Spark." if "VERSION" in package else ""
     return f"Start Spark with its package: {how}.{choose}"

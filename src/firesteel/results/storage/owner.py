@@ -52,6 +52,13 @@ def is_dead(owner: Mapping[str, Any]) -> bool:
     return started is None or started != owner.get("started")  # else the number went to another process meanwhile
 
 
+def says_dead(mark: Mapping[str, Any]) -> bool:
+    """As ``is_dead``; False for something that is not a mark."""
+    with suppress(ValueError):
+        return is_dead(mark)
+    return False
+
+
 def process_start(pid: int) -> str | None:
     """Start time of a living process as the kernel counts it ("" where it does not tell); None: there is no such process."""
     try:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from firesteel.model.descriptors import DIGEST_BYTES
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.codec import DEPLOYING, decode
-from firesteel.scheduler.recovery.facts import DIGEST_BYTES
 from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, Deployed, DriverBegan, Identified, Told
 
 Execution = tuple[int, int, int]

@@ -6,7 +6,6 @@ changed program would read just what earlier ones have read.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -16,10 +15,10 @@ import numpy as np
 
 from firesteel.humanize import plural
 from firesteel.model.arrays import Ints
+from firesteel.model.descriptors import DIGEST_BYTES, digest_of
 from firesteel.scheduler.kernel.commands import Command, Deploy, DeployRegions, GateDescriptor, InputRanges
 from firesteel.scheduler.recovery.records import Deployed
 
-DIGEST_BYTES = 16
 _EXECUTION = struct.Struct("<qq")
 """Subtask, parallelism."""
 _GATE = struct.Struct("<q??")
@@ -85,7 +84,7 @@ def _inputs(command: Deploy, prints: Prints) -> bytes:
     digests: list[bytes] = []
     for place, subtask in enumerate(command.subtasks.tolist()):
         told = (_EXECUTION.pack(subtask, command.parallelism), written, *(column[place] for column in read))
-        digests.append(_digest(b"".join(told)))
+        digests.append(digest_of(b"".join(told)))
     return b"".join(digests)
 
 
@@ -115,7 +114,7 @@ def _read(gate: GateDescriptor, ranges: InputRanges) -> list[bytes]:
     named: list[bytes] = []
     for span in zip(first.tolist(), end.tolist(), strict=True):
         if span not in tokens:
-            tokens[span] = _digest(np.ascontiguousarray(gate.tokens[span[0] : span[1]], np.int64).tobytes())
+            tokens[span] = digest_of(np.ascontiguousarray(gate.tokens[span[0] : span[1]], np.int64).tobytes())
         named.append(tokens[span])
     rects, width = np.ascontiguousarray(columns, np.int32).tobytes(), 4 * columns.shape[1]
     bounds = offsets.tolist()
@@ -128,11 +127,7 @@ def _read(gate: GateDescriptor, ranges: InputRanges) -> list[bytes]:
 def _gate(gate: GateDescriptor) -> bytes:
     keys = gate.boundaries or ()
     boundaries = b"".join(_COUNT.pack(len(key)) + key for key in keys)
-    return _digest(_GATE.pack(gate.num_subpartitions, gate.is_broadcast, gate.pipelined) + boundaries)
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    return digest_of(_GATE.pack(gate.num_subpartitions, gate.is_broadcast, gate.pipelined) + boundaries)
 
 
 def difference(then: Sequence[Deployed], now: Sequence[Deployed], named: Callable[[int], str]) -> str | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.humanize import first_of
+from firesteel.model.descriptors import DIGEST_BYTES
 from firesteel.results.storage.store import object_name
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
@@ -29,7 +30,7 @@ from firesteel.scheduler.kernel.commands import (
 )
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.earlier import FinishedExecution, execution_key
-from firesteel.scheduler.recovery.facts import DIGEST_BYTES, facts_of
+from firesteel.scheduler.recovery.facts import facts_of
 from firesteel.scheduler.recovery.reconcile import not_merged
 from firesteel.scheduler.recovery.records import Identified, Kept
 from firesteel.spark.recovery.corrections.identities import UNKNOWN, Identities, outputs_of

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
+from firesteel.humanize import minor_version
 from firesteel.results.storage.filesystem import first_line, shown
 from firesteel.results.storage.retry import retried
 from firesteel.spark.driver.spark_errors import read_error
@@ -83,7 +84,7 @@ def check(findings: Iterable[Findings], root: str) -> None:
     """Raises UsageError for the first thing that some executor lacks."""
     ours = platform.python_version()
     for f in findings:
-        if _minor(f.python) != _minor(ours):
+        if minor_version(f.python) != minor_version(ours):
             raise UsageError(
                 f"Executors on {f.host} run Python {f.python}, and the driver runs {ours}.",
                 hint="Set PYSPARK_PYTHON to an interpreter of the same minor version on every machine.",
@@ -208,7 +209,3 @@ def _worker_failure(context: Any, error: Exception) -> str:
             "Executors cannot import Firesteel, although it was shipped to them; is addPyFile allowed on this cluster?"
         )
     return f"Python workers do not start on the executors: {read_error(error).sentence}"
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])

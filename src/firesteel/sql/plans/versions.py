@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from firesteel.humanize import minor_version
 from firesteel.plan.expr import Unsupported
 from firesteel.sql.plans.java import FIELD_NAME, FIELD_NAME_OF_COPY
 
@@ -56,7 +57,7 @@ def checked_version(session: Any) -> Version:
     """Raises Unsupported for a Spark whose plans are not read."""
     gateway = session.sparkContext._gateway
     if gateway not in _known:
-        _known[gateway] = ".".join(session.version.split(".")[:2])
+        _known[gateway] = minor_version(session.version)
     name = _known[gateway]
     if name not in VERSIONS:
         raise Unsupported(f"plans of Spark {name} are not read yet, only those of {', '.join(VERSIONS)}")

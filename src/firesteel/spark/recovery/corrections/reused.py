@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, plural
@@ -23,7 +21,7 @@ from firesteel.recovery.places import job_and_epoch
 from firesteel.recovery.retention import FINISHED, LINES
 from firesteel.recovery.takeover import FoundJob, find_job
 from firesteel.recovery.uses import Use, begin_use
-from firesteel.results.storage.owner import is_dead
+from firesteel.results.storage.owner import says_dead
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.records import DriverBegan, Ended, LogHeader
@@ -198,18 +196,12 @@ def _left(root: Path | ObjectPath, place: Place) -> list[_Left]:
     fs, path = open_root(str(root))
     for mark, name, _ in marks_in(fs, path):
         owned = job_and_epoch(name)
-        if owned is None or not isinstance(mark.get(LINES), list) or not _has_ended(mark):
+        if owned is None or not isinstance(mark.get(LINES), list) or not says_dead(mark):
             continue
         is_alike = mark.get("in_script") == place.in_script or mark.get("in_process") == place.in_process
         at = mark.get("at", 0.0)
         found.append(_Left(name, owned[0], frozenset(mark[LINES]), FINISHED in mark, at, is_alike))
     return found
-
-
-def _has_ended(mark: Mapping[str, Any]) -> bool:
-    with suppress(ValueError):
-        return is_dead(mark)
-    return False
 
 
 def _used(root: Path | ObjectPath, left: _Left, present: LogHeader, origins: Mapping[int, str]) -> _Used | None:
