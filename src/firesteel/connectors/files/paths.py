@@ -65,6 +65,10 @@ class Location:
     def at(self, path: str) -> Location:
         return Location(self.filesystem, path, self.prefix)
 
+    def kind(self) -> pafs.FileType:
+        """Asks the filesystem. Raises OSError."""
+        return self.filesystem.get_file_info(self.path).type
+
 
 WRITTEN_ONCE = "written once"
 """The version of a file that never changes: of a table's data."""
@@ -204,7 +208,7 @@ def _parse(text: str, filesystem: pafs.FileSystem | None) -> tuple[Location, tup
         return _locate(text, filesystem), ()
     if not is_url:
         exact = _locate(text, filesystem)
-        if _kind(exact) is not pafs.FileType.NotFound:  # a file whose name really has brackets or stars
+        if exact.kind() is not pafs.FileType.NotFound:  # a file whose name really has brackets or stars
             return exact, ()
     parts = base.split("/")
     first = next(i for i, part in enumerate(parts) if magic.search(part))
@@ -244,10 +248,6 @@ def _cannot_open(text: str, scheme: str, error: Exception) -> str:
 # --- listing -------------------------------------------------------------------------------------------------
 
 
-def _kind(location: Location) -> pafs.FileType:
-    return location.filesystem.get_file_info(location.path).type
-
-
 def _files_of(location: Location, pattern: tuple[str, ...]) -> Iterator[InputFile]:
     if pattern:
         return _glob(location, pattern)
@@ -276,7 +276,7 @@ def _visible_files(location: Location) -> list[InputFile]:
 
 def _glob(location: Location, pattern: tuple[str, ...]) -> Iterator[InputFile]:
     whole = location.at("/".join([location.path.rstrip("/"), *pattern]))
-    if _kind(location) is pafs.FileType.NotFound:
+    if location.kind() is pafs.FileType.NotFound:
         raise UsageError(f"Nothing matches {whole.label}: there is no {location.label}.", hint=_did_you_mean(location))
     matched = sorted(_expand(location, pattern), key=attrgetter("path"))
     found: dict[str, InputFile] = {}
@@ -364,7 +364,7 @@ def _did_you_mean(location: Location) -> str:
     """Looks at the first part of the path that is missing, and for names like it in the directory that is there."""
     path = PurePosixPath(location.path)
     while path.parent != path and str(path.parent) not in ("", "."):
-        if _kind(location.at(str(path.parent))) is pafs.FileType.Directory:
+        if location.at(str(path.parent)).kind() is pafs.FileType.Directory:
             break
         path = path.parent
     parent = location.at(str(path.parent))

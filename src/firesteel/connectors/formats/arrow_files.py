@@ -99,9 +99,11 @@ class ArrowSource(FooterSource[_Footer]):
             else:
                 items += [_Batches(piece, i, i + 1) for i in range(len(footer.sizes))]
                 sizes += [max(1, round(size * share)) for size in footer.sizes.tolist()]
-        packed = pack(items, sizes, piece_bytes(sum(sizes), data_volume))
-        split = [(tuple(_runs(group)), size) for group, size in packed]
-        return [Split(runs, size, self._words(runs)) for runs, size in split]
+        splits: list[Split] = []
+        for group, size in pack(items, sizes, piece_bytes(sum(sizes), data_volume)):
+            runs = tuple(_runs(group))
+            splits.append(Split(runs, size, self._words(runs)))
+        return splits
 
     def _words(self, runs: tuple[_Batches, ...]) -> str:
         if len(runs) > 1:

@@ -30,7 +30,7 @@ from firesteel.connectors.files.reading.corrupt import RefusedError
 from firesteel.connectors.files.reading.inference import first_blocks, merge_types
 from firesteel.connectors.files.reading.lines import BOM, count_lines, is_text, with_line_end
 from firesteel.connectors.files.reading.source import FileSource, Piece, for_each_file
-from firesteel.connectors.files.shaping import fit, gather, plain_schema
+from firesteel.connectors.files.shaping import fit, plain_schema
 from firesteel.connectors.formats.csv_format import CsvFormat, convert, difference, header_line, settled, wire_type
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, named_twice
@@ -236,10 +236,7 @@ class CsvSource(FileSource):
         self._compare_headers()
         return self._list_pieces(data_volume, self._compression, whole=self._csv.newlines_in_values)
 
-    def read(self, split: tuple[Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        return gather((batch for piece in split for batch in self._read_piece(piece, ctx)), ctx)
-
-    def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+    def _read_part(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         ctx.place = self._where(piece)
         batches = self._read_stream(piece) if self._csv.newlines_in_values else self._read_blocks(piece)
         for batch in batches:

@@ -29,7 +29,7 @@ from firesteel.connectors.files.reading.corrupt import RefusedError
 from firesteel.connectors.files.reading.inference import first_blocks
 from firesteel.connectors.files.reading.lines import count_lines, is_text
 from firesteel.connectors.files.reading.source import FileSource, Piece
-from firesteel.connectors.files.shaping import gather, plain_schema, retyped
+from firesteel.connectors.files.shaping import plain_schema, retyped
 from firesteel.connectors.files.writing.part_files import PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import convert
@@ -142,10 +142,7 @@ class JsonSource(FileSource):
     def list_splits(self, data_volume: int) -> list[Split]:
         return self._list_pieces(data_volume, self._compression, whole=self._whole)
 
-    def read(self, split: tuple[Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        return gather((batch for piece in split for batch in self._read_piece(piece, ctx)), ctx)
-
-    def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+    def _read_part(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         ctx.place = self._where(piece)
         if self._corrupt is not None:
             for batch in self._read_lines(piece):

@@ -14,7 +14,7 @@ from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, first_line
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
 from firesteel.connectors.files.reading.source import FileSource, Listed, Piece, for_each_file
-from firesteel.connectors.files.shaping import gather, rows_without_columns
+from firesteel.connectors.files.shaping import rows_without_columns
 from firesteel.connectors.formats.plain_lines import stopped
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.task.program import TaskContext
@@ -62,14 +62,13 @@ class OrcSource(FileSource):
             piece = Piece(file.path, file.size, 0, file.size, self._values[number])
             items += [_Stripe(piece, i, tuple(footer.schema.names[:1])) for i in range(footer.stripes)]
             weights += [file.size // footer.stripes + 1] * footer.stripes if footer.stripes else []
-        packed = pack(items, weights, piece_bytes(sum(weights), data_volume))
-        words = [self._describe(list(dict.fromkeys(one.piece for one in group))) for group, _ in packed]
-        return [Split(tuple(group), size, told) for (group, size), told in zip(packed, words, strict=True)]
+        splits: list[Split] = []
+        for group, size in pack(items, weights, piece_bytes(sum(weights), data_volume)):
+            pieces = list(dict.fromkeys(one.piece for one in group))
+            splits.append(Split(tuple(group), size, self._describe(pieces)))
+        return splits
 
-    def read(self, split: tuple[_Stripe, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        yield from gather((batch for stripe in split for batch in self._read_stripe(stripe, ctx)), ctx)
-
-    def _read_stripe(self, stripe: _Stripe, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+    def _read_part(self, stripe: _Stripe, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         from pyarrow import orc  # only these jobs need it
 
         names = self._columns_to_read()

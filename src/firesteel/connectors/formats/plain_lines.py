@@ -17,7 +17,7 @@ from firesteel.connectors.base import Split
 from firesteel.connectors.files.paths import first_line
 from firesteel.connectors.files.reading.lines import is_text, with_plain_ends
 from firesteel.connectors.files.reading.source import FileSource, Listed, Piece
-from firesteel.connectors.files.shaping import gather, rows_without_columns
+from firesteel.connectors.files.shaping import rows_without_columns
 from firesteel.connectors.formats.text import lines_of
 from firesteel.errors import EngineStop, Stop
 from firesteel.task.program import TaskContext
@@ -44,10 +44,7 @@ class PlainLines(FileSource):
     def list_splits(self, data_volume: int) -> list[Split]:
         return self._list_pieces(data_volume, None, whole=False)
 
-    def read(self, split: tuple[Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        yield from gather((batch for piece in split for batch in self._read_piece(piece, ctx)), ctx)
-
-    def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+    def _read_part(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         ctx.place = place = self._where(piece)
         begins = piece.start == 0
         for _, block in self._open_blocks(piece, None):

@@ -87,7 +87,7 @@ class MergeSink(ParquetSink):
         return list(self._gone)
 
     def _wants_a_file(self, written: Sequence[FileCommit]) -> bool:
-        is_new = self._kind(self.target.path) is pafs.FileType.NotFound
+        is_new = self.target.kind() is pafs.FileType.NotFound
         return super()._wants_a_file(written) and (is_new or len(self._gone) == len(self.seen))
 
 

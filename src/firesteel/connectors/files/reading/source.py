@@ -33,9 +33,10 @@ from firesteel.connectors.files.paths import (
 )
 from firesteel.connectors.files.reading.lines import count_lines, line_blocks, stream_blocks
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.shaping import fit
+from firesteel.connectors.files.shaping import fit, gather
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, format_count
+from firesteel.task.program import TaskContext
 
 _T = TypeVar("_T")
 _READ_BLOCK = 4 << 20
@@ -230,6 +231,13 @@ class FileSource:
         return f"{label}, bytes {piece.start}-{piece.end}"
 
     # --- executor ---
+
+    def read(self, split: Any, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        return gather((batch for part in split for batch in self._read_part(part, ctx)), ctx)
+
+    def _read_part(self, part: Any, ctx: TaskContext, /) -> Iterator[pa.RecordBatch]:
+        """The rows of one part of a split."""
+        raise NotImplementedError
 
     def _finish(self, batch: pa.RecordBatch, values: Values) -> Iterator[pa.RecordBatch]:
         """From rows of a file to rows of the source: partition columns added, filtered, the schema's columns."""

@@ -129,8 +129,7 @@ class InPlace:
 
     def complete(self) -> None:
         """From here on nothing is taken back."""
-        with suppress(FileNotFoundError):
-            retried(lambda: self._files.delete_file(self._note))
+        remove_note(self._files, self._note)
 
     def take_back(self) -> None:
         """Undoes what a job that is dead had changed. May be called again where that failed. Raises OSError."""
@@ -203,6 +202,12 @@ class InPlace:
     def _put(self, path: str, data: bytes) -> None:
         with self._files.open_output_stream(path) as stream:
             stream.write(data)
+
+
+def remove_note(files: Any, note: str) -> None:
+    """Succeeds, too, where the note is gone already. Raises OSError."""
+    with suppress(FileNotFoundError):
+        retried(lambda: files.delete_file(note))
 
 
 def _parent(name: str) -> str:

@@ -155,4 +155,4 @@ def _rescue_old(target: Location, leftover: str, keeps: bool) -> None:
 
 
 def _is(target: Location, path: str, kind: pafs.FileType) -> bool:
-    return target.filesystem.get_file_info(path).type is kind
+    return target.at(path).kind() is kind

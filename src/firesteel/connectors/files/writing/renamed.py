@@ -6,16 +6,14 @@ A note is written before the first file is moved. So where there is a note and n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow.fs as pafs
 
 from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.writing.in_place import SUCCESS
+from firesteel.connectors.files.writing.in_place import SUCCESS, remove_note
 from firesteel.connectors.files.writing.moves import Moves
 from firesteel.errors import FiresteelError
-from firesteel.results.storage.retry import retried
 
 _NOTE = "_renamed.json"
 
@@ -58,8 +56,7 @@ class Renamed:
 
     def complete(self) -> None:
         """From here on nothing is taken back."""
-        with suppress(FileNotFoundError):
-            retried(lambda: self._files.delete_file(self._note))
+        remove_note(self._files, self._note)
 
     def take_back(self) -> None:
         """The old contents go back where nothing has come in their place. Raises OSError."""

@@ -209,7 +209,7 @@ class FileSink(StagedSink):
     def _is_there(self, *, goes_on: bool = False) -> bool:
         """Raises UsageError where something is there that the mode does not allow; notes whether nothing is to be done. ``goes_on``: it may be
         this job's, whose driver died as it published it."""
-        kind = self._kind(self.target.path)
+        kind = self.target.kind()
         exists = kind is not pafs.FileType.NotFound
         self._ignored = exists and self.mode == "ignore"
         if kind is pafs.FileType.Directory and self.mode == "error" and goes_on and is_left(self.target):
@@ -258,10 +258,10 @@ class FileSink(StagedSink):
     def _check_parent(self) -> None:
         require_bucket(self.target.filesystem, self.target.label)
         parent = PurePosixPath(self.target.path).parent
-        while self._kind(str(parent)) is pafs.FileType.NotFound and parent.parent != parent:
+        while self.target.at(str(parent)).kind() is pafs.FileType.NotFound and parent.parent != parent:
             parent = parent.parent
         place = self.target.at(str(parent))
-        if self._kind(str(parent)) is pafs.FileType.File:
+        if place.kind() is pafs.FileType.File:
             raise UsageError(f"{self.target.label} cannot be written: {place.label} is a file, not a directory.")
         local = local_path(place)
         if local is not None and not os.access(local, os.W_OK | os.X_OK):
@@ -362,7 +362,7 @@ class FileSink(StagedSink):
     def _publish(self, files: list[tuple[str, str]], moves: Moves) -> None:
         """Goes on with what another driver has begun, as it began."""
         local = is_local(self.target.filesystem)
-        stays = self.mode in _IN_PLACE and self._kind(self.target.path) is not pafs.FileType.NotFound
+        stays = self.mode in _IN_PLACE and self.target.kind() is not pafs.FileType.NotFound
         if self._again and self._changes.is_open:
             self._changes.go_on(files, moves)
         elif local and (not stays or (self._again and self._renamed.is_open)):
@@ -433,9 +433,6 @@ class FileSink(StagedSink):
         fields = [self._schema.field(name) for name in self._layout.partition_by]
         folders = same_partitions(self.target, fields, {name.rpartition("/")[0] for _, name in files})
         return folders if is_local(self.target.filesystem) else files_in(self.target, folders)
-
-    def _kind(self, path: str) -> pafs.FileType:
-        return self.target.filesystem.get_file_info(path).type
 
 
 @contextmanager

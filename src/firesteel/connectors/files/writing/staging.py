@@ -30,7 +30,7 @@ class Staging:
         self.target = target
         self.path = staging_path(target, job_id)
         self._parents: list[str] = []
-        if self._kind(self.path) is not pafs.FileType.NotFound:
+        if target.at(self.path).kind() is not pafs.FileType.NotFound:
             raise UsageError(f"Two sinks of this job write to {target.label}.", hint="Give each its own path.")
 
     def make(self) -> None:
@@ -138,13 +138,10 @@ class Staging:
     def _missing_parents(self) -> list[str]:
         missing: list[str] = []
         for parent in PurePosixPath(self.path).parents:
-            if str(parent) in (".", "/") or self._kind(str(parent)) is not pafs.FileType.NotFound:
+            if str(parent) in (".", "/") or self.target.at(str(parent)).kind() is not pafs.FileType.NotFound:
                 break
             missing.append(str(parent))
         return missing
-
-    def _kind(self, path: str) -> pafs.FileType:
-        return self.target.filesystem.get_file_info(path).type
 
 
 def _is_whole(info: Any, file: PartFile) -> bool:
