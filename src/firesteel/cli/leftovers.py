@@ -32,7 +32,7 @@ from firesteel.humanize import format_bytes, format_count, format_seconds, plura
 
 if TYPE_CHECKING:
     from firesteel.api.jobs.kept import KeptJob, KeptRun
-    from firesteel.api.jobs.leftovers import Leftover
+    from firesteel.api.jobs.leftovers import LeftOver, Leftover
 
 
 VERSION = 1
@@ -52,9 +52,8 @@ def results(
     script they are, and why nobody could go on with it. The storage is that of -O firesteel.storage.directory.
     """
     from firesteel.api.jobs.kept import KeptResults
-    from firesteel.options import Options
 
-    kept = KeptResults(Options(given_options(option)))
+    kept = KeptResults(given_options(option))
     jobs = kept.jobs() if job is None else [kept.job(job)]
     runs = kept.runs() if job is None else []
     if as_json:
@@ -94,8 +93,8 @@ def _listed(jobs: Sequence[KeptJob]) -> Iterator[str]:
             state_of(job),
             _finished(job),
             format_bytes(job.left.bytes),
-            f"{_age(job)} ago",
-            _kept_for(job),
+            f"{_age(job.left)} ago",
+            _kept_for(job.left),
             "" if job.found is None else _script(job.found.header),
         )
         for job in jobs
@@ -114,8 +113,10 @@ def _run_words(run: KeptRun) -> str:
     said = f"Of {_script(run.header)}, {'the job' if len(run.jobs) == 1 else 'the jobs'} {names} began to publish, "
     if run.is_running:
         return f"{said}and it runs."
-    kept = "" if run.left.kept is None else f" for {format_seconds(max(0.0, run.left.kept))}"
-    return f"{said}which is remembered{kept}: 'firesteel run --resume' does not publish it again."
+    seconds = _kept_for(run.left)
+    return (
+        f"{said}which is remembered{seconds and f' for {seconds}'}: 'firesteel run --resume' does not publish it again."
+    )
 
 
 def _described(job: KeptJob) -> Iterator[str]:
@@ -124,8 +125,8 @@ def _described(job: KeptJob) -> Iterator[str]:
     if job.found is not None and header is not None:
         yield f"  script    {_script(header) or 'none: a notebook, or Python at a terminal'}"
         driver = job.found.driver
-        yield f"  driver    {driver.epoch}, process {driver.pid} on {driver.host.split(' ')[0]}, last heard of {_age(job)} ago: {state_of(job)}"
-    yield f"  kept      {format_bytes(job.left.bytes)} in {job.directory}{_until(job)}"
+        yield f"  driver    {driver.epoch}, process {driver.pid} on {driver.host.split(' ')[0]}, last heard of {_age(job.left)} ago: {state_of(job)}"
+    yield f"  kept      {format_bytes(job.left.bytes)} in {job.directory}{_until(job.left)}"
     yield f"  resume    {_resume(job)}"
     if job.told is None:
         return
@@ -152,18 +153,18 @@ def _finished(job: KeptJob) -> str:
     return "" if job.told is None else f"{format_count(job.told.finished)} of {format_count(job.told.subtasks)}"
 
 
-def _age(job: KeptJob) -> str:
-    return format_seconds(max(0.0, time.time() - job.left.at))
+def _age(left: LeftOver) -> str:
+    return format_seconds(max(0.0, time.time() - left.at))
 
 
-def _kept_for(job: KeptJob) -> str:
-    return "" if job.left.kept is None else format_seconds(max(0.0, job.left.kept))
+def _kept_for(left: LeftOver) -> str:
+    return "" if left.kept is None else format_seconds(max(0.0, left.kept))
 
 
-def _until(job: KeptJob) -> str:
-    if job.until is None:
+def _until(left: LeftOver) -> str:
+    if left.until is None:
         return ""
-    return time.strftime(", until %Y-%m-%d %H:%M", time.localtime(job.until)) + f" ({_kept_for(job)} left)"
+    return time.strftime(", until %Y-%m-%d %H:%M", time.localtime(left.until)) + f" ({_kept_for(left)} left)"
 
 
 def _script(header: Any) -> str:
@@ -194,7 +195,7 @@ def _run_json(run: KeptRun) -> dict[str, Any]:
         "arguments": run.header.arguments,
         "state": "running" if run.is_running else "ended",
         "written": run.left.at,
-        "until": None if run.left.kept is None else time.time() + run.left.kept,
+        "until": run.left.until,
         "jobs": [
             {"ordinal": past.header.ordinal, "job": past.job_id, "name": past.header.job_name, "out": past.out}
             for past in run.jobs
@@ -217,7 +218,7 @@ def _json(job: KeptJob, *, with_steps: bool) -> dict[str, Any]:
         "bytes": job.left.bytes,
         "files": job.left.files,
         "written": job.left.at,
-        "until": job.until,
+        "until": job.left.until,
         "drivers": None if told is None else told.drivers,
         "finished": None if told is None else told.finished,
         "subtasks": None if told is None else told.subtasks,
@@ -287,9 +288,7 @@ def clean(
     Results between steps on storage (that of -O firesteel.storage.directory, else the private one of this machine), what tasks
     spilled, and old journals. What a living job owns is never touched.
     """
-    from firesteel.options import Options
-
-    options = Options(given_options(option))
+    options = given_options(option)
     age = None if older_than is None else age_of(older_than)
     if job is not None and (not results or age is not None):
         raise UsageError(
@@ -328,7 +327,7 @@ def age_of(text: str) -> float:
 
 def _left_over(options: Any) -> tuple[list[Item], list[str]]:
     """The leftovers that may be removed, and sentences about the others."""
-    from firesteel.api.jobs.leftovers import LeftOver, Leftovers
+    from firesteel.api.jobs.leftovers import Leftovers
 
     try:
         places = Leftovers(options)
@@ -337,7 +336,7 @@ def _left_over(options: Any) -> tuple[list[Item], list[str]]:
         raise FiresteelError(f"The storage of results cannot be listed: {str(error).rstrip('.')}.") from error
 
     def item(each: LeftOver) -> Item:
-        ago = f", last written {format_seconds(max(0.0, time.time() - each.at))} ago" if each.at else ""
+        ago = f", last written {_age(each)} ago" if each.at else ""
         what = f"results of job {each.job_id} in {each.paths[0].rpartition('/')[0]}{ago}: {each.owner.value}"
         return Item(what, each.bytes, lambda: places.remove(each))
 
@@ -359,7 +358,7 @@ def _results(options: Any, job_id: str | None, age: float | None) -> tuple[list[
     places = KeptResults(options)
 
     def item(job: KeptJob) -> Item:
-        ago = f", last written {format_seconds(max(0.0, time.time() - job.left.at))} ago"
+        ago = f", last written {_age(job.left)} ago"
         half = ", ".join(f"'{output.name}'" for output in job.half_published)
         rest = f"; {half} may be half published, which 'firesteel recover' takes back" if half else ""
         return Item(f"results of job {job.job_id}{ago}{rest}", job.left.bytes, lambda: places.remove(job))

@@ -34,7 +34,7 @@ BIND_ADDRESS = text.of(Scope.BOTH)(
     "127.0.0.1",
     "The address that the page and REST are served at. At any but this machine's own (127.0.0.1, ::1, localhost), everything needs the token. 0.0.0.0: all of the machine's addresses.",
 )
-BIND_PORT = Kind(parse_ports).of(Scope.BOTH)(
+BIND_PORT = Kind(parse_ports, Scope.BOTH)(
     "rest.bind-port",
     "8081-8180",
     "The port of the page and REST, or a range of which the first free one is taken. 0: any that is free.",

@@ -40,10 +40,9 @@ def decide(
     keyed inputs, lets heavy subpartitions be divided, as that kind of join allows it. What is left out has its default. One answer a line; ranges are half-open; exit 1 if any request could not be met ("error" says why).
     """
     from firesteel.cli.deciding.answers import answer_file
-    from firesteel.options import Options
 
     met = True
-    for answer, is_met in answer_file(file, Options(given_options(option, configs=config))):
+    for answer, is_met in answer_file(file, given_options(option, configs=config)):
         met = met and is_met
         if not show(answer.decode()):
             break

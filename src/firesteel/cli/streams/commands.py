@@ -299,10 +299,9 @@ def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
     from firesteel.control.names import NoStream, find_stream, is_place
     from firesteel.journal.file import read
     from firesteel.journal.lookup import find
-    from firesteel.options import Options
     from firesteel.report.fold import kind_of
 
-    options = Options(given_options(option))
+    options = given_options(option)
     try:
         entry = find_stream(name)
     except NoStream as unknown:

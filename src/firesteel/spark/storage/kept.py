@@ -6,7 +6,6 @@ Read from the jobs' logs alone, without their scripts: a script that has changed
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,11 +42,6 @@ class KeptJob:
     @property
     def job_id(self) -> str:
         return self.left.job_id
-
-    @property
-    def until(self) -> float | None:
-        """When its results go, by this machine's clock, in seconds since 1970; None: not while its driver lives."""
-        return None if self.left.kept is None else time.time() + self.left.kept
 
     @property
     def has_ended(self) -> bool:

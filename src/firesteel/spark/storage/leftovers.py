@@ -51,6 +51,11 @@ class LeftOver:
     """Seconds for which its results are kept from now on if its driver is dead, negative where they are over; None: they are not."""
 
     @property
+    def until(self) -> float | None:
+        """When its results go, by this machine's clock, in seconds since 1970; None: not while its driver lives."""
+        return None if self.kept is None else time.time() + self.kept
+
+    @property
     def may_go(self) -> bool:
         return self.owner is Owner.DEAD
 
