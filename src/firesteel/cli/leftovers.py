@@ -1,4 +1,4 @@
-"""Commands about what jobs leave behind: results that are kept (``results``) or removed (``clean``), outputs half published (``recover``), jobs to go on with (``resume``)."""
+"""Commands about what jobs leave: kept results (``results``, ``clean``), half published outputs (``recover``), unfinished jobs (``resume``)."""
 
 from __future__ import annotations
 

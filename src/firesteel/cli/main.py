@@ -275,7 +275,7 @@ def history(
 
 
 def _opened(job: str, option: list[str] | None) -> tuple[list[AnyJournalRecord], str, bool]:
-    """The records of a journal, what it is of, and whether the process that wrote it is known to be gone."""
+    """Returns a journal's records, its kind, and whether the process that wrote it is known to be gone."""
     from firesteel.journal.file import read
     from firesteel.journal.locks import is_held
     from firesteel.journal.lookup import find

@@ -1,4 +1,7 @@
-"""Parts that commands share: the options that many take, and printing."""
+"""Parts that commands share: the options that many take, completions that a shell offers when Tab is pressed, and printing.
+
+A shell waits for a completion. So each completion imports what it needs only when it is called.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ from firesteel.humanize import printable
 
 if TYPE_CHECKING:
     from firesteel.options import Options
-
 
 Offer = tuple[str, str]
 """The text to write, and a word on it."""
@@ -184,7 +186,7 @@ def given_options(
 
 
 def split_pair(pair: str, flag: str, example: str) -> tuple[str, str]:
-    """Key and value. Raises UsageError for what is no option."""
+    """Returns key and value. Raises UsageError where the text is not a pair."""
     key, equals, value = (part.strip() for part in pair.partition("="))
     if not equals or not key:
         raise UsageError(f"'{flag} {pair}' is not an option.", hint=f"Write {flag} {example}.")
@@ -192,7 +194,7 @@ def split_pair(pair: str, flag: str, example: str) -> tuple[str, str]:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> Iterator[str]:
-    """Lines of aligned columns. ``right``: columns of numbers."""
+    """Yields lines of aligned columns. ``right``: names of the columns that are aligned to the right."""
     widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
     for row in (columns, *rows):
         cells = zip(columns, row, widths, strict=True)
@@ -204,7 +206,7 @@ def can_ask() -> bool:
 
 
 def agreed(question: str) -> bool:
-    """Asks on the terminal."""
+    """Asks on the terminal and returns whether the user agrees."""
     print(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

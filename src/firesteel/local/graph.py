@@ -1,4 +1,4 @@
-"""A pipeline over other rows than its sources': those that a test gives, or only the first ones."""
+"""A pipeline over other rows than its sources': those that a test gives, or only the first ones. The sources of such rows are here, too."""
 
 from __future__ import annotations
 

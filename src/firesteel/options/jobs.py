@@ -273,7 +273,7 @@ IN_PROCESS_THREADS = whole(
 ENGINE_MEMORY = size(
     "firesteel.run.in-process.memory",
     None,
-    "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of the memory of the machine or container, without the JVM's heap.",
+    "Most bytes that the engine in the driver's process may hold; what does not fit is spilled to the machine's temporary directory. Unset: a quarter of the memory that the JVM's heap leaves on the machine or in the container.",
     check=at_least(32 * MIB, "32 MiB"),
 )
 SQL_VERIFY = number(

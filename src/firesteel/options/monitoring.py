@@ -14,7 +14,7 @@ def _port(value: int | None) -> str | None:
 PROMETHEUS_ENABLED = _switch(
     "firesteel.metrics.prometheus.enabled",
     False,
-    "Keep the metrics of jobs and streams for Prometheus, for a program that registers firesteel.monitoring.prometheus.Collector. Needs the extra prometheus.",
+    "Keep the metrics of jobs and streams for Prometheus. A program serves them by registering firesteel.monitoring.prometheus.Collector. Needs the extra prometheus.",
 )
 PROMETHEUS_PORT = whole.of(Scope.BOTH)(
     "firesteel.metrics.prometheus.port",

@@ -1,4 +1,4 @@
-"""The registry: options are kept, looked up, given values and printed. The options themselves are in ``firesteel.options``."""
+"""The registry: options are kept, looked up, given values and printed. The syntax of values (sizes, durations, numbers, names) is here, too."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ DEMOS = {
 }
 DEFAULT = "word-count"
 _MODULES = {DEFAULT: "words"}
-"""Where they are not called like their demo."""
+"""Modules whose names differ from those of their demos."""
 
 
 def list_text() -> str:

@@ -88,7 +88,7 @@ def source_roots() -> list[Path]:
 
 
 def with_volume(options: Mapping[str, Any], volume: str) -> dict[str, Any]:
-    """These options, and a volume per task that suits so little data, unless they say one."""
+    """Adds a volume per task that suits so little data, unless the options set one."""
     is_said = any(lookup(key).key == DATA_VOLUME_PER_TASK.key for key in options)
     return {**options, **({} if is_said else {DATA_VOLUME_PER_TASK.key: volume})}
 
@@ -144,7 +144,7 @@ def _what_next(out: Path, job_id: str) -> str:
 
 
 def what_next(tries: Mapping[str, str]) -> str:
-    """``tries``: by command what it is for."""
+    """Lists commands to try next. ``tries``: by command, its purpose."""
     width = max(len(command) for command, why in tries.items() if why)
     return "\n".join(
         ["What to try next:", *(f"  {command:<{width}}  {why}".rstrip() for command, why in tries.items())]

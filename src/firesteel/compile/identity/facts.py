@@ -1,4 +1,4 @@
-"""A vertex' program as named facts, and differences between two of them in words."""
+"""A vertex' program as named facts with digests of 16 bytes, and differences between two programs in words."""
 
 from __future__ import annotations
 

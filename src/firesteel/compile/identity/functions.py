@@ -1,4 +1,7 @@
-"""Functions that go by value: those of the script, nested ones, lambdas. Their code, defaults, closures, and the globals that they read."""
+"""Functions and classes that go by value: those of the script, and those made within functions.
+
+A function counts by its code, its defaults, its closure, and the globals that it reads. A class counts by its bases, functions and attributes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ from firesteel.compile.identity.values import shown
 
 if TYPE_CHECKING:
     from firesteel.compile.identity.walk import Walk
-
 
 _SAID_ELSEWHERE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 """Values with facts of their own."""

@@ -1,6 +1,10 @@
 """Modules: the user's own, found as files without importing them, and libraries, known by their versions.
 
 Library is what is installed, of the standard library, or ours. All else is the user's, and may change between two runs.
+
+A module of the user's is read statement by statement. A function needs the statements that bind the names it reads, and the statements that
+those need in turn. A statement that may do more than bind a name counts for everything that uses the module: a call, a decorator, a class
+with a base that may register it.
 """
 
 from __future__ import annotations
@@ -336,7 +340,7 @@ def _shown(node: ast.stmt) -> str:
 
 
 class _Names:
-    """The names of a module, as its statements alone tell of them."""
+    """The names of a module, as far as its statements show them."""
 
     def __init__(self, body: list[ast.stmt], file: ModuleFile, users: Callable[[str], bool]) -> None:
         origins = [_origins(node, file) for node in body]

@@ -98,7 +98,7 @@ def _without_view(leaf: pa.DataType) -> pa.DataType:
 
 
 def retyped(data_type: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with others for what is not nested, at every depth; all nullable, without metadata."""
+    """Replaces each type that is not nested by ``leaf`` of it, at every depth. All fields become nullable and lose their metadata."""
     types = pa.types
 
     def field_of(field: pa.Field) -> pa.Field:

@@ -20,7 +20,7 @@ def piece_bytes(total: int, data_volume: int) -> int:
 
 
 def pack(items: Sequence[T], sizes: Sequence[int], target: int) -> list[tuple[list[T], int]]:
-    """Neighbours together, in order, up to ``target`` bytes a group; what is larger by itself stays alone. Each group with its bytes."""
+    """Groups neighbours, in order, up to ``target`` bytes; a larger item stays alone. Returns each group with its bytes."""
     groups: list[list[T]] = []
     totals: list[int] = []
     for item, size in zip(items, sizes, strict=True):

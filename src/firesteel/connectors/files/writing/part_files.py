@@ -444,7 +444,10 @@ class NoWriter:
 
 
 class Share:
-    """The rows of one writer, and what it has made of them so far, so that files have about one size: only what was written tells how large rows become. ``size``: bytes that a file should have; None: nobody asked."""
+    """Counts what one writer was given and has written, so that its files get about the same size. Only what is written shows how large rows become.
+
+    ``size``: bytes that a file should have; None: no size was asked for.
+    """
 
     def __init__(self, size: int | None) -> None:
         self._size = size

@@ -65,7 +65,7 @@ _IN_PLACE = ("append", "overwrite_partitions")
 
 
 class StagedSink:
-    """Attempts write files into the staging directory of the job, beside the place where they are published."""
+    """The base of sinks whose attempts write files into a staging directory of the job, next to the place where they are published."""
 
     target: Location
     mode: str
@@ -107,7 +107,10 @@ class StagedSink:
             self._staging.abort(attempts)
 
     def _missing(self, staging: Staging, messages: Sequence[FileCommit], *published: str) -> list[int]:
-        """Places of the messages whose files are neither staged nor, once they were being published, in one of these directories."""
+        """Returns places of the messages of which a file is missing.
+
+        ``published``: directories in which a file may be instead of the staging directory, once publishing has begun.
+        """
         left = staging.missing(messages)
         names = [
             (place, file, self._final_name(messages[place].subtask, file)) for place in left for file in left[place]
