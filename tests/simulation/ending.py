@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from firesteel.scheduler.kernel import events as e
 from firesteel.simulation.cluster import ending
 from firesteel.simulation.cluster.reading import inputs_of, loss_of
 from firesteel.simulation.cluster.runs import RunState
-from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import check
 
 SKETCH_ENTRIES = 64
@@ -29,8 +27,8 @@ SKETCH_ENTRIES = 64
 class Ending(ending.Ending):
     _plane: Plane
 
-    def __init__(self, plane: Plane, watch: Stopwatch, tell: Callable[[e.Event], None]) -> None:
-        super().__init__(plane, watch, tell)
+    def __init__(self, plane: Plane) -> None:
+        super().__init__(plane)
         self._seen: dict[tuple[int, int], int] = {}
         """By first row of a deployment and input: the storage's state in which all of the input was found."""
 
@@ -57,7 +55,7 @@ class Ending(ending.Ending):
 
         def told() -> None:
             runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.is_heard
-            self._tell(event)
+            plane.tell(event)
 
         faults = plane.faults
         if plane.dice.happens(faults.late) and not (plane.gang_of(rows) >= 0).any():
@@ -76,7 +74,7 @@ class Ending(ending.Ending):
         def told() -> None:
             plane.runs.delivered[twin] = plane.is_heard
             plane.runs.state[row] = RunState.TOLD  # also where its own report is on its way still
-            self._tell(event)
+            plane.tell(event)
 
         plane.message(plane.delay(), told)
 

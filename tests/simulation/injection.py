@@ -19,8 +19,8 @@ class FaultInjection(injection.FaultInjection):
     _plane: Plane
     _ending: Ending
 
-    def __init__(self, plane: Plane, ending: Ending, tell: Callable[[e.Event], None]) -> None:
-        super().__init__(plane, ending, tell)
+    def __init__(self, plane: Plane, ending: Ending) -> None:
+        super().__init__(plane, ending)
         self._freezes = 0
         self._frozen_since: dict[int, int] = {}
         """Node to the number of its freeze."""
@@ -61,7 +61,7 @@ class FaultInjection(injection.FaultInjection):
         self._plane.clock.after(self._plane.dice.until_next(every), now)
 
     def _cancel(self) -> None:
-        self._tell(e.CancelRequested(at=self._plane.clock.now))
+        self._plane.tell(e.CancelRequested(at=self._plane.clock.now))
 
     # --- nodes -----------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class FaultInjection(injection.FaultInjection):
 
         def told() -> None:
             plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.is_heard
-            self._tell(replace(event, at=plane.clock.now))
+            plane.tell(replace(event, at=plane.clock.now))
 
         plane.message(plane.dice.until_next(2 * plane.faults.late_by), told)
 

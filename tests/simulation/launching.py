@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,8 @@ from firesteel.simulation.violation import check
 class Launcher(launching.Launcher):
     _plane: Plane
 
-    def __init__(self, plane: Plane, tell: Callable[[e.Event], None]) -> None:
-        super().__init__(plane, tell)
+    def __init__(self, plane: Plane) -> None:
+        super().__init__(plane)
         self._failures_left = plane.faults.max_failures
 
     def _occupy(self, rows: Ints, slots: Ints) -> None:
@@ -101,9 +100,9 @@ class Launcher(launching.Launcher):
                 continue
             event = self._launched(part, running)
             if late:
-                plane.message(plane.dice.until_next(faults.late_by), lambda event=event: self._tell(event))
+                plane.message(plane.dice.until_next(faults.late_by), lambda event=event: plane.tell(event))
             else:
-                self._tell(event)
+                plane.tell(event)
 
     def _launched(self, rows: Ints, running: bool) -> e.ExecutionsDeploying:
         event = super()._launched(rows, running)

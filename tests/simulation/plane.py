@@ -155,7 +155,7 @@ class Plane(plane.Plane):
         kept = source.split_bytes[self.dice.which(0.5, len(source.split_bytes))]
         sizes = None if self.dice.happens(0.2) else kept
         answer = e.SourceNarrowed(at=0.0, vertex=command.vertex, split_bytes=sizes, found="made up")
-        self.message(self.world.storage.latency, lambda: self._tell(replace(answer, at=self.clock.now)))
+        self.message(self.world.storage.latency, lambda: self.tell(replace(answer, at=self.clock.now)))
 
     def _deploy(self, command: c.Deploy) -> None:
         check(
@@ -274,7 +274,7 @@ class Plane(plane.Plane):
     def tell_what_is_occupied(self) -> None:
         """Cores that other jobs' tasks take, and executions that were called gone and are not."""
         cores = self.workers.occupied()
-        self._tell(
+        self.tell(
             e.WorkersOccupied(
                 at=self.clock.now, executors=tuple(cores), cores=np.array(list(cores.values()), np.float64)
             )
@@ -346,7 +346,7 @@ class Plane(plane.Plane):
     def _committed(self) -> None:
         if self.dice.happens(self.faults.sinks_fail):
             cause = e.FailureCause(e.FailureKind.STORAGE, "the sinks cannot be published")
-            self._tell(e.SinksFailed(at=self.clock.now, cause=cause))
+            self.tell(e.SinksFailed(at=self.clock.now, cause=cause))
         else:
             super()._committed()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from firesteel.model.arrays import Ints
@@ -16,10 +14,9 @@ from firesteel.simulation.plane import Plane
 
 
 class FaultInjection:
-    def __init__(self, plane: Plane, ending: Ending, tell: Callable[[e.Event], None]) -> None:
+    def __init__(self, plane: Plane, ending: Ending) -> None:
         self._plane = plane
         self._ending = ending
-        self._tell = tell
 
     def tell_of_nodes(self) -> None:
         """Of those that are there from the beginning."""
@@ -69,7 +66,7 @@ class FaultInjection:
             for worker in self._workers_change(node, added):
                 plane.tell_of_worker(worker, added)
             return
-        self._tell(plane.node_changed(node, added))
+        plane.tell(plane.node_changed(node, added))
 
     # --- workers with resources ------------------------------------------------------------------------------------
 

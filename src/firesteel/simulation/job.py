@@ -72,9 +72,9 @@ class SimulatedJob:
         self._heard_at = 0.0
         self._mirrors_won = 0
         self.plane = self.plane_type(scheduler, world, instrument, self.watch, self.tell)
-        self._launcher = self.launcher_type(self.plane, self.tell)
-        self._ending = self.ending_type(self.plane, self.watch, self.tell)
-        self.fault_injection = self.injection_type(self.plane, self._ending, self.tell)
+        self._launcher = self.launcher_type(self.plane)
+        self._ending = self.ending_type(self.plane)
+        self.fault_injection = self.injection_type(self.plane, self._ending)
         self._last_vertices = {v.id for v in scheduler.job_graph.vertices if not v.outputs}
 
     def run(self) -> Outcome:

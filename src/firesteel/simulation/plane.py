@@ -97,8 +97,8 @@ class Plane:
         """Of one execution, the largest: what is its own, and its gates or the names of their blobs."""
         self._shipped: set[bytes] = set()
         self.decisions: dict[str, int] = {}
-        self._watch = watch
-        self._tell = tell
+        self.watch = watch
+        self.tell = tell
         self._instrument = instrument
         self._timers: dict[str, float] = {}
         self._gang_of: Ints = np.empty(0, np.int64)
@@ -182,7 +182,7 @@ class Plane:
 
     def _add(self, command: c.Deploy) -> Ints:
         self.deploys += 1
-        with self._watch.measure("encode"):
+        with self.watch.measure("encode"):
             self._count_bytes(command)
         read = command.input_bytes
         if read is None:  # what the scheduler does not know yet
@@ -231,7 +231,7 @@ class Plane:
         """The rows are of one vertex, and are gone."""
         if len(rows):
             self.runs.state[rows] = RunState.TOLD
-            self._tell(e.ExecutionsCancelled(at=self.clock.now, **self.names(rows)))
+            self.tell(e.ExecutionsCancelled(at=self.clock.now, **self.names(rows)))
 
     def names(self, rows: Ints) -> dict[str, Any]:
         """Fields of an event about these executions of one vertex."""
@@ -244,7 +244,7 @@ class Plane:
     # --- workers -----------------------------------------------------------------------------------------------
 
     def tell_of_worker(self, worker: Worker, added: bool) -> None:
-        self._tell(self.worker_changed(worker, added))
+        self.tell(self.worker_changed(worker, added))
 
     def worker_changed(self, worker: Worker, added: bool) -> e.ExecutorChanged:
         node = self.cluster.names[worker.node]
@@ -294,13 +294,13 @@ class Plane:
         if gone.any():
             names = command.partitions[gone], command.attempts[gone], command.tokens[gone]
             columns = dict(zip(("partitions", "attempts", "tokens"), names, strict=True))
-            self._tell(e.PartitionsLost(at=self.clock.now, dataset=command.dataset, **columns))
+            self.tell(e.PartitionsLost(at=self.clock.now, dataset=command.dataset, **columns))
 
     def _load_sizes(self, command: c.LoadSizes) -> None:
         rows = self._sizes_of(command)
 
         def loaded() -> None:
-            self._tell(
+            self.tell(
                 e.SizesLoaded(
                     at=self.clock.now,
                     dataset=command.dataset,
@@ -317,10 +317,7 @@ class Plane:
 
     def _merge(self, command: c.MergePartitions) -> None:
         seconds = 2 * self.world.storage.latency * float(np.diff(command.bounds).max(initial=1))
-        self.message(seconds, lambda: self._merge_done(command))
-
-    def _merge_done(self, command: c.MergePartitions) -> None:
-        self._tell(self._merged_now(command))
+        self.message(seconds, lambda: self.tell(self._merged_now(command)))
 
     def _merged_now(self, command: c.MergePartitions) -> e.PartitionsMerged:
         """Groups whose partitions are all there, but for some that fail."""
@@ -360,7 +357,7 @@ class Plane:
         if what is not None:
             self.decisions[what] = self.decisions.get(what, 0) + 1
         if self._instrument is not None:
-            with self._watch.measure("journal"):
+            with self.watch.measure("journal"):
                 self._instrument.record(command.record)
 
     def _set_timer(self, command: c.SetTimer) -> None:
@@ -373,13 +370,13 @@ class Plane:
     def _fire(self, command: c.SetTimer) -> None:
         if self._timers.get(command.timer) == command.at:
             del self._timers[command.timer]
-            self._tell(e.TimerFired(at=self.clock.now, timer=command.timer))
+            self.tell(e.TimerFired(at=self.clock.now, timer=command.timer))
 
     def _commit(self, command: c.CommitSinks) -> None:
         self.message(self.world.storage.latency, self._committed)
 
     def _committed(self) -> None:
-        self._tell(e.SinksCommitted(at=self.clock.now))
+        self.tell(e.SinksCommitted(at=self.clock.now))
 
     def _status_changed(self, command: c.JobStatusChanged) -> None:
         self.status = command.status

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +12,6 @@ from firesteel.scheduler.kernel import events as e
 from firesteel.simulation.cluster.launching import LAUNCH_SECONDS
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.plane import Plane
-from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.workload import PackedSizes
 
 STORED_SHARE = 0.4
@@ -22,10 +19,8 @@ STORED_SHARE = 0.4
 
 
 class Ending:
-    def __init__(self, plane: Plane, watch: Stopwatch, tell: Callable[[e.Event], None]) -> None:
+    def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._watch = watch
-        self._tell = tell
         self._ended: tuple[Ints, Floats] = np.empty(0, np.int64), np.empty(0)
         """Executions that have just ended, ascending, and when."""
 
@@ -80,12 +75,12 @@ class Ending:
         plane.rejects += len(rows)
         nodes = [plane.cluster.names[node] for node in plane.runs.node[rows].tolist()]
         plane.runs.state[rows] = RunState.TOLD
-        self._tell(e.ExecutionsRejected(at=plane.clock.now, nodes=nodes, retired=retired, **plane.names(rows)))
+        plane.tell(e.ExecutionsRejected(at=plane.clock.now, nodes=nodes, retired=retired, **plane.names(rows)))
 
     def tell_failed(self, rows: Ints, cause: e.FailureCause, counted: bool = True) -> None:
         self._plane.runs.state[rows] = RunState.TOLD
         names = self._plane.names(rows)
-        self._tell(e.ExecutionsFailed(at=self._plane.clock.now, cause=cause, counted=counted, **names))
+        self._plane.tell(e.ExecutionsFailed(at=self._plane.clock.now, cause=cause, counted=counted, **names))
 
     def _finish(self, rows: Ints) -> None:
         if len(rows):
@@ -93,7 +88,7 @@ class Ending:
             written = [p.dataset for p in event.reports.partitions]
             self._plane.storage.write(event.vertex, written, rows + 1, self._plane.runs.node[rows])
             self._plane.runs.state[rows] = RunState.TOLD
-            self._tell(event)
+            self._plane.tell(event)
 
     def finished(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
         """Returns the event that these executions of one vertex report."""
@@ -127,5 +122,5 @@ class Ending:
         columns = written, np.zeros_like(written), stored
         packed = None
         if is_measured(command.parallelism, n):
-            packed = PackedSizes(workload, dataset, subtasks, n, self._watch)
+            packed = PackedSizes(workload, dataset, subtasks, n, self._plane.watch)
         return e.PartitionReports(dataset, *columns, packed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from firesteel.model.arrays import Floats, Ints
@@ -20,9 +18,8 @@ COMPUTE_BYTES_PER_SECOND = 100e6
 
 
 class Launcher:
-    def __init__(self, plane: Plane, tell: Callable[[e.Event], None]) -> None:
+    def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._tell = tell
 
     def start_waiting(self) -> None:
         """All free slots are given to those that wait and want them."""
@@ -100,7 +97,7 @@ class Launcher:
         still = self._plane.runs.rejected[rows] | (self._plane.cluster.speed[self._plane.runs.node[rows]] == 0)
         for part, running in ((rows[still], False), (rows[~still], True)):
             if len(part):
-                self._tell(self._launched(part, running))
+                self._plane.tell(self._launched(part, running))
 
     def _launched(self, rows: Ints, running: bool) -> e.ExecutionsDeploying:
         plane = self._plane
