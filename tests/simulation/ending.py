@@ -49,9 +49,7 @@ class Ending(ending.Ending):
         plane, runs = self._plane, self._plane.runs
         if not len(rows):
             return
-        event = self.finished(rows, rows + 1)
-        written = [p.dataset for p in event.reports.partitions]
-        plane.storage.write(event.vertex, written, rows + 1, runs.node[rows])
+        event = self.write(rows, rows + 1)
 
         def told() -> None:
             runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.is_heard
@@ -63,13 +61,12 @@ class Ending(ending.Ending):
         else:
             told()
         if plane.dice.happens(faults.other_token):
-            self._report_again(int(rows[plane.dice.one_of(len(rows))]), written)
+            self._report_again(int(rows[plane.dice.one_of(len(rows))]))
 
-    def _report_again(self, row: int, written: list[int]) -> None:
+    def _report_again(self, row: int) -> None:
         plane = self._plane
         twin = np.array([plane.runs.again(row)])
-        event = self.finished(np.array([row]), twin + 1)
-        plane.storage.write(event.vertex, written, twin + 1, plane.runs.node[twin])
+        event = self.write(np.array([row]), twin + 1)
 
         def told() -> None:
             plane.runs.delivered[twin] = plane.is_heard

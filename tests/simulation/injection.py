@@ -49,8 +49,7 @@ class FaultInjection(injection.FaultInjection):
                 self._repeat(every, most, happens)
         if faults.cancel_after:
             self._plane.clock.after(faults.cancel_after, self._cancel)
-        if faults.frozen_nodes:
-            self._plane.clock.after(faults.frozen_after, self._freeze_for_good)
+        super().begin()
 
     def _repeat(self, every: float, left: int, happens: Callable[[], None]) -> None:
         def now() -> None:
@@ -67,31 +66,31 @@ class FaultInjection(injection.FaultInjection):
 
     def kill(self, node: int, *, back_after: float | None = None) -> None:
         """A node dies, and all that runs there; its objects too where storage is the nodes' own."""
-        plane, faults = self._plane, self._plane.faults
-        rows = plane.cluster.vacate(plane.cluster.kill(node))
         self._frozen_since.pop(node, None)
-        self._ending.end(rows)
+        super().kill(node)
+        back = self._plane.faults.node_back_after if back_after is None else back_after
+        if np.isfinite(back):
+            self._plane.clock.after(back, lambda: self._back(node))
+
+    def _end_all_on(self, node: int) -> Ints:
+        plane, rows = self._plane, super()._end_all_on(node)
         self._ending.halt_gangs(rows)
         self._finish_late(rows[~plane.runs.rejected[rows] & (plane.gang_of(rows) < 0)])
-        rows = np.concatenate((rows, self._bound_to(node)))
         if plane.world.storage.node_local:
             plane.storage.lose_node(node)
-        self.tell_of_node(node, added=False)
-        name = plane.cluster.names[node]
-        if plane.dice.happens(faults.lost):
-            cause = e.FailureCause(e.FailureKind.LOST, f"{name} is gone, and Spark started it again")
-            for group in plane.by_vertex(rows):
-                self._tell_lost(group, cause)
-        else:
-            counted = not plane.dice.happens(faults.uncounted)
-            cause = e.FailureCause(e.FailureKind.WORKER, f"{name} is gone")
-            for group in plane.by_vertex(rows):
-                if plane.ended is None:
-                    self._ending.tell_failed(group, cause, counted)
-            plane.runs.forget(rows)
-        back = faults.node_back_after if back_after is None else back_after
-        if np.isfinite(back):
-            plane.clock.after(back, lambda: self._back(node))
+        return rows
+
+    def _tell_of_dead(self, node: int, rows: Ints) -> None:
+        plane = self._plane
+        if plane.dice.happens(plane.faults.lost):
+            super()._tell_of_dead(node, rows)
+            return
+        counted = not plane.dice.happens(plane.faults.uncounted)
+        cause = e.FailureCause(e.FailureKind.WORKER, f"{plane.cluster.names[node]} is gone")
+        for group in plane.by_vertex(rows):
+            if plane.ended is None:
+                self._ending.tell_failed(group, cause, counted)
+        plane.runs.forget(rows)
 
     def _finish_late(self, rows: Ints) -> None:
         """Some of these, given up with their node, go on unseen; what they wrote and say comes in later."""
@@ -101,11 +100,7 @@ class FaultInjection(injection.FaultInjection):
             if plane.runs.fails[row] or self._ending.missing(one)[1]:
                 continue
             self._ending.ended_at(one, np.array([plane.clock.now]))
-            event = self._ending.finished(one, one + 1)
-            plane.storage.write(
-                event.vertex, [p.dataset for p in event.reports.partitions], one + 1, plane.runs.node[one]
-            )
-            self._put_off(row, event)
+            self._put_off(row, self._ending.write(one, one + 1))
 
     def _put_off(self, row: int, event: e.ExecutionsFinished) -> None:
         plane = self._plane
@@ -148,13 +143,8 @@ class FaultInjection(injection.FaultInjection):
         if node is not None:
             self.freeze(node, self._plane.faults.freeze_for)
 
-    def _freeze_for_good(self) -> None:
-        # One beside each slow node would be no other node.
-        for node in self._plane.cluster.spread(self._plane.faults.frozen_nodes, after=1).tolist():
-            self.freeze(node, np.inf)
-
-    def freeze(self, node: int, seconds: float) -> None:
-        """Nothing there moves, for so long; after the heartbeat's timeout it counts as gone. inf: it never comes back."""
+    def freeze(self, node: int, seconds: float = np.inf) -> None:
+        """The node stands still for so long. It counts as gone after the heartbeat's timeout. inf: it never comes back."""
         plane = self._plane
         self._freezes += 1
         number = self._frozen_since[node] = self._freezes

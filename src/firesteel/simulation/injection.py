@@ -26,25 +26,33 @@ class FaultInjection:
     def begin(self) -> None:
         """Nodes stand still after a while, where the world says so."""
         if self._plane.world.faults.frozen_nodes:
-            self._plane.clock.after(self._plane.world.faults.frozen_after, self._freeze_for_good)
+            self._plane.clock.after(self._plane.world.faults.frozen_after, self._freeze_some)
 
-    def _freeze_for_good(self) -> None:
+    def _freeze_some(self) -> None:
+        # ``spread`` without ``after`` would return the slow nodes.
+        for node in self._plane.cluster.spread(self._plane.world.faults.frozen_nodes, after=1).tolist():
+            self.freeze(node)
+
+    def freeze(self, node: int) -> None:
+        """The node stands still for good. It counts as gone after the heartbeat's timeout."""
         plane = self._plane
-        # One beside each slow node would be no other node.
-        for node in plane.cluster.spread(plane.world.faults.frozen_nodes, after=1).tolist():
-            plane.cluster.set_speed(node, 0.0, plane.clock.now)
-            plane.clock.after(plane.world.faults.heartbeat_timeout, lambda node=node: self.kill(node))
+        plane.cluster.set_speed(node, 0.0, plane.clock.now)
+        plane.clock.after(plane.world.faults.heartbeat_timeout, lambda: self.kill(node))
 
     def kill(self, node: int) -> None:
         """A node dies, and all that runs there."""
-        plane = self._plane
-        rows = plane.cluster.vacate(plane.cluster.kill(node))
-        self._ending.end(rows)
-        rows = np.concatenate((rows, self._bound_to(node)))
+        rows = np.concatenate((self._end_all_on(node), self._bound_to(node)))
         self.tell_of_node(node, added=False)
-        self._tell_all_lost(node, rows)
+        self._tell_of_dead(node, rows)
 
-    def _tell_all_lost(self, node: int, rows: Ints) -> None:
+    def _end_all_on(self, node: int) -> Ints:
+        """Returns the executions that ran there."""
+        rows = self._plane.cluster.vacate(self._plane.cluster.kill(node))
+        self._ending.end(rows)
+        return rows
+
+    def _tell_of_dead(self, node: int, rows: Ints) -> None:
+        """Tells the scheduler what became of the executions of a node that died."""
         name = self._plane.cluster.names[node]
         cause = e.FailureCause(e.FailureKind.LOST, f"{name} is gone, and Spark started it again")
         for group in self._plane.by_vertex(rows):

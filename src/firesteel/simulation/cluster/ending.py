@@ -84,14 +84,18 @@ class Ending:
 
     def _finish(self, rows: Ints) -> None:
         if len(rows):
-            event = self.finished(rows, rows + 1)
-            written = [p.dataset for p in event.reports.partitions]
-            self._plane.storage.write(event.vertex, written, rows + 1, self._plane.runs.node[rows])
+            event = self.write(rows, rows + 1)
             self._plane.runs.state[rows] = RunState.TOLD
             self._plane.tell(event)
 
-    def finished(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
-        """Returns the event that these executions of one vertex report."""
+    def write(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
+        """Stores the outputs of these executions of one vertex. Returns the event that they report."""
+        event = self._finished(rows, tokens)
+        written = [p.dataset for p in event.reports.partitions]
+        self._plane.storage.write(event.vertex, written, tokens, self._plane.runs.node[rows])
+        return event
+
+    def _finished(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
         plane, runs = self._plane, self._plane.runs
         deployment = runs.deployment_of(int(rows[0]))
         vertex = plane.graph.vertices[deployment.command.vertex]
