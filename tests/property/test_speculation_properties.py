@@ -116,8 +116,8 @@ class SpeculatingJob(RuleBasedStateMachine):
         }
         world = World(
             ClusterSpec(NODES, slots),
-            StorageSpec(bandwidth=100.0, node_local=rng.random() < 0.5),
-            replace(faults, late_by=0.5, node_back_after=2.0),
+            StorageSpec(bandwidth=100.0),
+            replace(faults, node_local=rng.random() < 0.5, late_by=0.5, node_back_after=2.0),
             Workload(seed, mean=300, variants=1 << 20),
             seed,
         )
@@ -154,19 +154,19 @@ class SpeculatingJob(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(node=st.integers(0, NODES - 1), speed=st.sampled_from([0.05, 0.3, 1.0]))
     def a_node_changes_its_speed(self, node, speed):
-        if self.job.plane.cluster.healthy[node]:
+        if self.job.plane.healthy[node]:
             self.job.plane.cluster.set_speed(node, speed, self.job.plane.clock.now)
 
     @precondition(lambda self: self.under_way)
     @rule(node=st.integers(0, NODES - 1), seconds=st.sampled_from([0.5, 3.0, 20.0]))
     def a_node_stands_still(self, node, seconds):
-        if self.job.plane.cluster.healthy[node]:
+        if self.job.plane.healthy[node]:
             self.job.fault_injection.freeze(node, seconds)
 
     @precondition(lambda self: self.under_way)
     @rule(node=st.integers(0, NODES - 1))
     def a_node_dies(self, node):
-        healthy = self.job.plane.cluster.healthy
+        healthy = self.job.plane.healthy
         if healthy[node] and healthy.sum() > 1:
             self.job.fault_injection.kill(node)
 

@@ -16,6 +16,11 @@ class Faults(dice.Faults):
     node_death_every: float = 0.0
     node_back_after: float = 5.0
     max_node_deaths: int = 3
+    node_local: bool = False
+    """Objects are lost with their node."""
+    late_nodes: int = 0
+    """The last nodes of the cluster, which join only after ``late_after`` seconds."""
+    late_after: float = 5.0
     lose_every: float = 0.0
     """Single objects vanish."""
     max_losses: int = 5

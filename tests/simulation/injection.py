@@ -21,18 +21,19 @@ class FaultInjection(injection.FaultInjection):
 
     def __init__(self, plane: Plane, ending: Ending) -> None:
         super().__init__(plane, ending)
+        self._usual_speed = plane.cluster.speed.copy()
         self._freezes = 0
         self._frozen_since: dict[int, int] = {}
         """Node to the number of its freeze."""
 
     def tell_of_nodes(self) -> None:
         """Of those that are there from the beginning."""
-        plane, spec = self._plane, self._plane.world.cluster
-        for node in range(spec.nodes - spec.late_nodes):
+        plane, nodes, late = self._plane, self._plane.world.cluster.nodes, self._plane.faults.late_nodes
+        for node in range(nodes - late):
             self.tell_of_node(node, added=True)
-        for node in range(spec.nodes - spec.late_nodes, spec.nodes):
+        for node in range(nodes - late, nodes):
             plane.cluster.alive[node] = False
-            plane.clock.after(spec.late_after, lambda node=node: self._back(node))
+            plane.clock.after(plane.faults.late_after, lambda node=node: self._back(node))
 
     def begin(self) -> None:
         """Throw the first dice."""
@@ -76,7 +77,7 @@ class FaultInjection(injection.FaultInjection):
         plane, rows = self._plane, super()._end_all_on(node)
         self._ending.halt_gangs(rows)
         self._finish_late(rows[~plane.runs.rejected[rows] & (plane.gang_of(rows) < 0)])
-        if plane.world.storage.node_local:
+        if plane.faults.node_local:
             plane.storage.lose_node(node)
         return rows
 
@@ -112,12 +113,17 @@ class FaultInjection(injection.FaultInjection):
         plane.message(plane.dice.until_next(2 * plane.faults.late_by), told)
 
     def _back(self, node: int) -> None:
-        self._plane.cluster.revive(node)
+        """It comes back empty."""
+        self._plane.cluster.alive[node] = True
+        self._reset_speed(node)
         self.tell_of_node(node, added=True)
+
+    def _reset_speed(self, node: int) -> None:
+        self._plane.cluster.set_speed(node, float(self._usual_speed[node]), self._plane.clock.now)
 
     def _one_of_the_healthy(self) -> int | None:
         """None: there is only one."""
-        healthy = np.flatnonzero(self._plane.cluster.healthy)
+        healthy = np.flatnonzero(self._plane.healthy)
         return int(healthy[self._plane.dice.one_of(len(healthy))]) if len(healthy) > 1 else None
 
     def _some_node_dies(self) -> None:
@@ -129,12 +135,11 @@ class FaultInjection(injection.FaultInjection):
         node, plane = self._one_of_the_healthy(), self._plane
         if node is None:
             return
-        cluster = plane.cluster
-        cluster.set_speed(node, float(plane.dice.between(0.05, 0.5, 1)[0]), plane.clock.now)
+        plane.cluster.set_speed(node, float(plane.dice.between(0.05, 0.5, 1)[0]), plane.clock.now)
 
         def over() -> None:
-            if cluster.healthy[node]:
-                cluster.set_speed(node, float(cluster.usual_speed[node]), plane.clock.now)
+            if plane.healthy[node]:
+                self._reset_speed(node)
 
         plane.clock.after(plane.faults.slow_for, over)
 
@@ -156,7 +161,7 @@ class FaultInjection(injection.FaultInjection):
         def thaw() -> None:
             if still():
                 del self._frozen_since[node]
-                plane.cluster.set_speed(node, float(plane.cluster.usual_speed[node]), plane.clock.now)
+                self._reset_speed(node)
 
         def missed() -> None:
             if still():

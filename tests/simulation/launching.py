@@ -57,7 +57,7 @@ class Launcher(launching.Launcher):
         for row in rows[plane.blocked[plane.runs.node[rows]]].tolist():
             deployment, node = plane.runs.deployment_of(row), int(plane.runs.node[row])
             free = self._with_room(deployment)
-            free = free[~plane.blocked[free] & plane.cluster.healthy[free]]
+            free = free[~plane.blocked[free] & plane.healthy[free]]
             then = plane.blocked_then.get(deployment.first)
             known = then is not None and bool(then[node])
             elsewhere = known and bool((~_avoided(plane, deployment)[free]).any())

@@ -122,6 +122,11 @@ class Plane(plane.Plane):
         self.storage.lose_driver()
 
     @property
+    def healthy(self) -> NDArray[np.bool_]:
+        """Nodes that live and move."""
+        return self.cluster.alive & (self.cluster.speed > 0)
+
+    @property
     def is_heard(self) -> bool:
         """Whoever tells the scheduler something now is heard."""
         return not self.scheduler.status.is_terminal

@@ -151,7 +151,7 @@ def _with_resources(rng: random.Random, job: RandomJob, faults: bool, pipelined:
             happens, retire=rng.choice([0.0, 0.0 if pipelined else 0.5]), foreign_every=rng.choice([0.0, 0.5, 3.0])
         )
     given = give_resources(rng, job.graph, happens, pipelined=pipelined)
-    world = replace(job.world, faults=happens, cluster=given.cluster)
+    world = replace(job.world, faults=replace(happens, late_nodes=given.late_nodes), cluster=given.cluster)
     return replace(job, world=world, impossible=given.impossible)
 
 
@@ -300,8 +300,8 @@ def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: 
 
 def _world(rng: random.Random, seed: int, faults: Faults, heavy: float) -> World:
     return World(
-        storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
-        faults=faults,
+        storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4),
+        faults=replace(faults, node_local=rng.random() < 0.5),
         workload=Workload(
             seed,
             mean=rng.choice([0, 300, 1000, 3000]),

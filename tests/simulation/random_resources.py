@@ -24,10 +24,11 @@ SPARE = 2
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """``impossible``: the name of a group that no worker can ever hold; empty: there is none."""
+    """``late_nodes``: as in ``Faults``. ``impossible``: the name of a group that no worker can ever hold; empty: there is none."""
 
     cluster: ClusterSpec
-    impossible: str = ""
+    late_nodes: int
+    impossible: str
 
 
 def give_resources(rng: random.Random, graph: JobGraph, faults: Faults, *, pipelined: bool = False) -> Resources:
@@ -61,9 +62,8 @@ def give_resources(rng: random.Random, graph: JobGraph, faults: Faults, *, pipel
         workers=tuple(workers),
         mode=mode,
         executors=ExecutorSpec(rng.randint(1, 4), 256 * MIB, rng.choice([0.0, 2.0]), rng.choice([1.0, 10.0])),
-        late_nodes=late,
     )
-    return Resources(cluster, impossible)
+    return Resources(cluster, late, impossible)
 
 
 def _mode(rng: random.Random) -> SlotMode:

@@ -88,7 +88,7 @@ def test_a_dead_node_has_no_slots_until_it_is_back():
     cluster.occupy(ints(0, 1), ints(4, 5), np.array([1.0, 1.0]))
     assert cluster.run[cluster.kill(0)].tolist() == [4]
     assert cluster.free_slots().tolist() == [3]
-    cluster.revive(0)
+    cluster.alive[0] = True
     assert cluster.free_slots().tolist() == [2, 3]
     names = cluster.names_of(np.array([1, 1], np.int32))
     assert names.names == ("node-1",) and names[1] == "node-1"
@@ -130,7 +130,7 @@ def test_a_node_that_stands_still_goes_on_where_it_was():
     cluster.set_speed(0, 0.5, 2.0)
     assert cluster.ends.tolist() == [8.0, 5.0], "three seconds of work were left"
     cluster.set_speed(0, 0.0, 4.0)
-    assert cluster.ends[0] == np.inf and cluster.healthy.tolist() == [False, True]
+    assert cluster.ends[0] == np.inf and cluster.speed.tolist() == [0.0, 1.0]
     cluster.vacate(ints(1))
     cluster.set_speed(1, 0.0, 4.0)
     cluster.occupy(ints(1), ints(6), cluster.ends_of(ints(1), 5.0, np.array([3.0])))
@@ -472,7 +472,7 @@ def test_told_one_by_one_the_story_has_more_events_and_the_same_end():
 
 def test_a_node_that_dies_takes_its_disk_along():
     shape = ChainShape(2, 12)
-    world = {"cluster": ClusterSpec(4, 3), "storage": StorageSpec(node_local=True), "workload": Workload(1, 1 << 20)}
+    world = {"cluster": ClusterSpec(4, 3), "faults": Faults(node_local=True), "workload": Workload(1, 1 << 20)}
     job = job_of(shape, **world)
     job.start()
     while job.plane.deploys < 2:

@@ -41,9 +41,6 @@ class ClusterSpec:
     With dynamic allocation: resources of new executors."""
     mode: SlotMode = field(default_factory=SlotMode)
     executors: ExecutorSpec = field(default_factory=ExecutorSpec)
-    late_nodes: int = 0
-    """So many, the last ones, join only after ``late_after`` seconds."""
-    late_after: float = 5.0
 
     @property
     def total_slots(self) -> int:
@@ -82,11 +79,10 @@ class Cluster:
         total = spec.nodes * slots
         self.names = tuple(f"node-{n}" for n in range(spec.nodes))
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        self.usual_speed: Floats = np.ones(spec.nodes)
-        if spec.slow_nodes:
-            self.usual_speed[self.spread(spec.slow_nodes)] = spec.slow_factor
-        self.speed: Floats = self.usual_speed.copy()
+        self.speed: Floats = np.ones(spec.nodes)
         """As it is now; 0: the node stands still, and takes what it is given none the less."""
+        if spec.slow_nodes:
+            self.speed[self.spread(spec.slow_nodes)] = spec.slow_factor
         self.alive: NDArray[np.bool_] = np.ones(spec.nodes, np.bool_)
         self.starts: Ints = np.zeros(spec.nodes, np.int64)
         """Number of workers with resources started on each node: a worker's name says it."""
@@ -97,11 +93,6 @@ class Cluster:
         """Time at which the slot's execution ends, virtual seconds; inf: nothing runs, or it stands still."""
         self._left: Floats = np.zeros(total)
         """Of slots on nodes that stand still: seconds of work at full speed."""
-
-    @property
-    def healthy(self) -> NDArray[np.bool_]:
-        """Nodes that live and move."""
-        return self.alive & (self.speed > 0)
 
     def spread(self, count: int, *, after: int = 0) -> Ints:
         """So many nodes, far from each other; ``after``: moved on by so many."""
@@ -157,10 +148,6 @@ class Cluster:
         """The node is gone; returns the slots in which something ran."""
         self.alive[node] = False
         return np.flatnonzero((self.node_of == node) & (self.run != FREE))
-
-    def revive(self, node: int) -> None:
-        """It comes back empty, at its usual speed."""
-        self.alive[node], self.speed[node] = True, self.usual_speed[node]
 
     def names_of(self, nodes: NDArray[np.int32]) -> Names:
         """Of the node numbers in a column. Only names that occur are told."""

@@ -19,13 +19,12 @@ Bits = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True, slots=True)
 class StorageSpec:
-    """``latency``: seconds per request. ``bandwidth``: bytes per second of each task. ``node_local``: dies with its node."""
+    """``latency``: seconds per request. ``bandwidth``: bytes per second of each task."""
 
     latency: float = 0.02
     bandwidth: float = 200e6
     parallel_requests: int = 16
     """Requests that a task has under way at once."""
-    node_local: bool = False
 
 
 @dataclass(slots=True)
