@@ -55,7 +55,7 @@ class Driver:
 
     def __init__(self, place, recovery=None):
         self.done, self.queue = [], SimpleQueue()
-        made = recovery or partial(LogGate, place, [Alive(0.0)], SideInputs(), False)
+        made = recovery or partial(LogGate, file=place, first=[Alive(0.0)], side_inputs=SideInputs())
         self.gate = made(self.queue.put, lambda: 1.0, self.done.append)
 
     def wait(self):
@@ -128,7 +128,7 @@ def test_a_log_that_fails_lets_everything_through_and_says_so():
 
 def test_an_answer_that_cannot_be_written_is_as_a_log_that_fails():
     inputs = SideInputs()
-    driver = Driver(None, partial(LogGate, Place(), [Alive(0.0)], inputs, False))
+    driver = Driver(None, partial(LogGate, file=Place(), first=[Alive(0.0)], side_inputs=inputs))
     inputs.ask(object)
     driver.gate.heard(event(), [release()])
     until(driver, ["Record", "ReleasePartitions"])

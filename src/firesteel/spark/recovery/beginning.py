@@ -91,7 +91,7 @@ class NewLog:
             file.put(copy_name(vertex, place), copy)
         if self.retains and isinstance(self.directory, Path):
             file.put(USED, b"")
-        return partial(LogGate, file, self._first(at), self.side_inputs, self.retains)
+        return partial(LogGate, file=file, first=self._first(at), side_inputs=self.side_inputs, retains=self.retains)
 
     def noted(self, compiled: CompiledJob, port: Port) -> Noted:
         return Noted(compiled, Identities(compiled, self.prints), port.gate)

@@ -66,10 +66,10 @@ class Gate:
             put(LogLost(lost, is_void=True))
 
     def narrowed(self, done: NarrowingDone) -> None:
-        """A source is, of which the next event tells."""
+        """Notes that a source was narrowed. The next event reports it to the scheduler."""
 
     def note(self, record: AnyLogRecord) -> None:
-        """Writes a record of which the scheduler does not hear."""
+        """Writes a record that the scheduler does not receive."""
 
     def heard(self, event: ev.Event, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -96,18 +96,19 @@ class LogGate(Gate):
 
     lasts = True
 
-    def __init__(  # noqa: PLR0917 - a job has the first four, its driver the others
+    def __init__(
         self,
-        file: LogFile,
-        first: Sequence[AnyLogRecord],
-        side_inputs: SideInputs,
-        retains: bool,
         put: Put,
         now: Now,
         execute: Execute,
+        *,
+        file: LogFile,
+        first: Sequence[AnyLogRecord],
+        side_inputs: SideInputs,
+        retains: bool = False,
     ) -> None:
-        """The job's log is written to ``file``; ``first``: its first records; ``side_inputs``: the scheduler's. ``retains``: what its steps have written
-        stays for other jobs, also when it has finished."""
+        """``file``: receives the job's log. ``first``: its first records. ``side_inputs``: those of the scheduler. ``retains``: results stay for
+        other jobs, also after this job has finished."""
         super().__init__(put, now, _but_releases(execute) if retains else execute)
         self._file, self._side_inputs, self._retains = file, side_inputs, retains
         self._writer = Writer(file, put, alive=lambda: encode_records([Alive(now())]))
