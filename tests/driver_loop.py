@@ -13,7 +13,6 @@ from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
 from firesteel.spark.driver.loop import DriverInput, JobDriver
 from firesteel.spark.placement.node_names import ExecutorInfo
-from firesteel.spark.recovery.clock import Clock
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.messages import (
     FailedMessage,
@@ -145,7 +144,6 @@ class Loop:
                 job=Blob.of(1),
                 programs={0: b"", 1: b""},
                 record=record,
-                clock=Clock(),
             )
         )
         self.runner = MagicMock()

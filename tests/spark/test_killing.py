@@ -20,7 +20,6 @@ from firesteel.spark.driver.loop import DriverInput, JobDriver
 from firesteel.spark.driver.serialise import serialise_programs
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
-from firesteel.spark.recovery.clock import Clock
 from firesteel.task.executor.information import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 
@@ -75,7 +74,6 @@ class Run:
                 job=Blob.of(job),
                 programs=serialise_programs(compiled),
                 record=lambda record: None,
-                clock=Clock(),
                 nodes=NodeNames(),
                 look_seconds=0.1,
             )

@@ -109,7 +109,6 @@ class DriverInput:
     programs: dict[int, bytes]
     """Vertex to its cloudpickled program."""
     record: Callable[[Any], None]
-    clock: Clock
     token_of: Callable[[int], int] = int
     """Names what a task of Spark's writes (``JobInformation.token_of``)."""
     scratch: str | None = None
@@ -151,20 +150,21 @@ class JobDriver:
 
     def __init__(self, given: DriverInput) -> None:
         self._in = given
+        self._clock = clock = Clock(given.beginning.at)
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._gate = given.recovery(self._queue.put, given.clock.now, self._execute)
+        self._gate = given.recovery(self._queue.put, clock.now, self._execute)
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put, given.own_workers)
-        self._standing = given.standing(self._queue.put, given.clock.now)
+        self._standing = given.standing(self._queue.put, clock.now)
         steps = SinkSteps(given.compiled, self._gate.step, given.beginning.published) if self._gate.lasts else None
         self.outputs = Outputs(
-            *(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now),
+            *(given.compiled, given.store, given.job_id, self._queue.put, clock.now),
             steps=steps,
             publishing=given.beginning.in_run.publishing,
         )
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
-        self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
+        self._sizes = SizesFiles(given.scratch, self._queue.put, clock.now, self._files.call)
         self._merger = Merger(
             given.context,
             given.store,
@@ -173,17 +173,15 @@ class JobDriver:
             token_of=given.token_of,
             schema_of=self._schema_of,
             report=self._queue.put,
-            now=given.clock.now,
+            now=clock.now,
         )
         self._narrowing = Narrowing(given.compiled, given.store, given.data_volume, self._queue.put)
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
-        self._others = given.session.listen(self._queue.put, given.clock.now)
+        self._others = given.session.listen(self._queue.put, clock.now)
         self._status = SparkStatus(given.context)
-        self._post_mortem = PostMortem(
-            self._status, given.nodes, given.store, of_wall=given.clock.of_wall, now=given.clock.now
-        )
+        self._post_mortem = PostMortem(self._status, given.nodes, given.store, of_wall=clock.of_wall, now=clock.now)
         self._killer = Killer(self._status.kill, self._queue.put)
         self._cancelling = Cancelling(
             self._active,
@@ -192,10 +190,10 @@ class JobDriver:
             discard=self.outputs.discard,
             feed=self._feed,
             put=self._queue.put,
-            now=given.clock.now,
+            now=clock.now,
             token_of=given.token_of,
         )
-        port = Port(self._gate, self._queue.put, given.clock.now, self._execute, self.outputs.commits)
+        port = Port(self._gate, self._queue.put, clock.now, self._execute, self.outputs.commits)
         self._deployments = given.beginning.deployments(given.compiled, port)
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
@@ -208,7 +206,7 @@ class JobDriver:
             feed=self._feed,
             rejected=self._rejected,
             nodes=given.nodes,
-            clock=given.clock,
+            clock=clock,
         )
         self._decisions: list[Decision] = []
         self._quiet = QUIET_SECONDS
@@ -281,7 +279,7 @@ class JobDriver:
             launches=self._standing.launches,
             gone=self._standing.executors_gone,
             killer=self._killer,
-            of_wall=self._in.clock.of_wall,
+            of_wall=self._clock.of_wall,
             seconds=self._in.look_seconds,
             slot_provisioning=self._in.slot_provisioning,
             slots_of_others=self._in.session.slots_of_others,
@@ -585,4 +583,4 @@ class JobDriver:
         self._gate.close(status)
 
     def _now(self) -> float:
-        return self._in.clock.now()
+        return self._clock.now()

@@ -55,7 +55,6 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
-from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.recovery.header import FROM_NOTHING
 from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
 from firesteel.spark.recovery.runs import ALL, NONE, SOME
@@ -254,7 +253,6 @@ def _prepare(
             token_of=information.token_of,
             programs=programs,
             record=record,
-            clock=Clock(beginning.at),
             scratch=storage.scratch,
             nodes=NodeNames(context.applicationId, options[NODE_VARIABLE]),
             look_seconds=look_seconds(options),
@@ -426,7 +424,6 @@ class JobRun:
         driver = JobDriver(
             replace(
                 given,
-                clock=Clock(given.beginning.at),
                 own_workers=own_workers(given.context),
                 recovery=given.beginning.recovery({where: copy for where, (_, copy) in self._copies.items()}),
                 standing=standing_tasks(given.context, self._options, given.job, self.job_id, self.job_name, ran=ran),
@@ -456,9 +453,8 @@ class JobRun:
             status = end.status.status
         outcome = self._outcome_of(status, error, persistent, () if end is None else end.decisions)
         out = ALL if finished else SOME if self._driver is not None and self._driver.outputs.published else NONE
-        quietly(
-            lambda: self._given.beginning.in_run.over(out, outcome.journal)
-        )  # before what would tell it otherwise goes
+        in_run = self._given.beginning.in_run
+        quietly(lambda: in_run.over(out, outcome.journal))  # before the storage, which holds the same facts, is removed
         if use is not None and kept:
             outcome.remove_with(use.end, stays=True) if persistent else use.end()
             self._storage.leave_room(self._options[RETAIN_AT_MOST])
