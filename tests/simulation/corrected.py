@@ -301,6 +301,7 @@ class Answers(Answered):
         """Vertices of which a second attempt was sent."""
 
     def serve(self, plane: Plane) -> None:
+        """Called once, before the job starts."""
         self.plane = plane
         self._contents.serve(plane)
         plane.runs.leave_out(self._offset)

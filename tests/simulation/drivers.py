@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.simulation.digest import JournalDigest
@@ -36,38 +36,23 @@ MakeScheduler = Callable[[SideInputs], Scheduler]
 """Makes the scheduler of each driver; they are all alike."""
 
 
-class Drivers(Protocol):
-    @property
-    def is_down(self) -> bool:
-        """The driver has died, and none has taken over: nobody hears of anything."""
-        ...
-
-    def handled(self, event: e.Event, commands: list[c.Command]) -> None:
-        """The scheduler came to these commands: they are carried out in time, or never."""
-        ...
-
-    def go_on(self) -> bool:
-        """If the driver has died, another one takes over; returns whether one has."""
-        ...
-
-
-MakeDrivers = Callable[["SimulatedJob"], Drivers]
-
-
 class OneDriver:
     """It lives for ever, and writes no log."""
 
     is_down = False
+    """The driver has died, and none has taken over: events are lost."""
 
     def __init__(self, job: SimulatedJob) -> None:
         self._job = job
 
     def handled(self, event: e.Event, commands: list[c.Command]) -> None:
+        """The scheduler answered the event with these commands. They are carried out in time, or never."""
         if isinstance(event, e.ExecutionsFinished):
             self._job.plane.ledger.heard(event, commands)
         self._job.carry_out(commands)
 
     def go_on(self) -> bool:
+        """If the driver has died, another one takes over; returns whether one has."""
         return False
 
 
@@ -80,15 +65,14 @@ class _Handled:
     frame: bytes
 
 
-class MortalDrivers:
+class MortalDrivers(OneDriver):
     """``deaths``: number of drivers that have died. ``replayed``: events that their successors had to handle again."""
 
     def __init__(self, job: SimulatedJob, make: MakeScheduler, side_inputs: SideInputs) -> None:
         """``side_inputs``: of the scheduler that the job has."""
-        self.is_down = False
+        super().__init__(job)
         self.deaths = 0
         self.replayed = 0
-        self._job = job
         self._make = make
         self._side_inputs = side_inputs
         faults = job.plane.faults
@@ -282,6 +266,9 @@ class MortalDrivers:
             check(
                 not len(again), f"subtasks {again} of vertex {vertex} had finished, nothing is lost, and they run again"
             )
+
+
+MakeDrivers = Callable[["SimulatedJob"], OneDriver]
 
 
 def _winners(scheduler: Scheduler) -> list[Ints]:

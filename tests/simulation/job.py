@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.simulation import reading
@@ -12,7 +13,7 @@ from tests.simulation.drivers import MakeDrivers, OneDriver
 from tests.simulation.ending import Ending
 from tests.simulation.injection import FaultInjection
 from tests.simulation.launching import Launcher
-from tests.simulation.plane import Deployments, Plane
+from tests.simulation.plane import Plane
 
 from firesteel.journal.file import Instrument
 from firesteel.scheduler.kernel import commands as c
@@ -24,7 +25,8 @@ from firesteel.simulation.plane import World
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import check
 
-MakeDeployments = Callable[["SimulatedJob"], Deployments]
+if TYPE_CHECKING:
+    from tests.simulation.corrected import Answers
 
 
 class SimulatedJob(job.SimulatedJob):
@@ -47,7 +49,7 @@ class SimulatedJob(job.SimulatedJob):
         watch: Stopwatch | None = None,
         *,
         drivers: MakeDrivers | None = None,
-        deployments: MakeDeployments | None = None,
+        deployments: Callable[[SimulatedJob], Answers] | None = None,
         validate_every: int = 0,
     ) -> None:
         super().__init__(scheduler, world, instrument, watch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,11 @@ from firesteel.simulation.plane import CANCEL_SECONDS, World
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 
+if TYPE_CHECKING:
+    from tests.simulation.corrected import Answers
+
 _SPAN = 1 << 16
 """Partitions that are released at a time: there may be a million."""
-
-
-class Deployments(Protocol):
-    """Looks at deployments before they are carried out. ``left``: what is to be run of one, the others are answered by somebody else; None: nothing.
-    ``merge``: calls ``start``, or answers in its place. ``serve``: called once, before the job starts."""
-
-    def serve(self, plane: Plane) -> None: ...
-    def left(self, command: c.Deploy) -> c.Deploy | None: ...
-    def merge(self, command: c.MergePartitions, start: Callable[[c.MergePartitions], None]) -> None: ...
 
 
 class Plane(plane.Plane):
@@ -68,7 +62,8 @@ class Plane(plane.Plane):
     ) -> None:
         super().__init__(scheduler, world, instrument, watch, tell)
         self.faults = world.faults if isinstance(world.faults, Faults) else Faults(**asdict(world.faults))
-        self.answered: Deployments | None = None
+        self.answered: Answers | None = None
+        """Looks at deployments and merges before they are carried out."""
         self.ledger = Ledger(self.graph, self.storage)
         self.key_ranges = KeyRangeBook(self.graph)
         self.shares = ShareBook(self.graph)
