@@ -20,6 +20,8 @@ from benchmarks.kit.harness import Contender, compete, table
 TRADES, QUOTES, KEYS, FILES = 2_000_000, 4_000_000, 1_000, 4
 SPAN = QUOTES * 10
 """Times are from 0 up to this."""
+RANGES = {"range": 10, "ranges": 1_000}
+"""Sessions of a key."""
 Run = Callable[[], list[float]]
 
 
@@ -59,11 +61,10 @@ def quotes(count: int) -> Path:
     return _written(f"quotes-{count}", columns)
 
 
-def sessions() -> Path:
-    """``k bigint, low bigint, high bigint, price bigint``: ten a key, of half the time together."""
+def sessions(each: int) -> Path:
+    """``k bigint, low bigint, high bigint, price bigint``: so many a key, of half the time together."""
 
     def columns(rng: np.random.Generator) -> dict[str, Any]:
-        each = 10
         begins = np.tile(np.arange(each) * (SPAN // each), KEYS)
         keys = np.repeat(np.arange(KEYS), each)
         order = rng.permutation(len(keys))
@@ -75,11 +76,11 @@ def sessions() -> Path:
             "price": rng.integers(1, 1000, len(keys)),
         }
 
-    return _written(f"sessions-{KEYS}", columns)
+    return _written(f"sessions-{KEYS}-{each}", columns)
 
 
 def _right(case: str) -> Path:
-    return sessions() if case == "range" else quotes(QUOTES // 50 if case == "small" else QUOTES)
+    return sessions(RANGES[case]) if case in RANGES else quotes(QUOTES // 50 if case == "small" else QUOTES)
 
 
 def firesteel(case: str) -> Run:
@@ -87,7 +88,7 @@ def firesteel(case: str) -> Run:
 
     def run() -> list[float]:
         left, right = env.read_parquet(str(trades())), env.read_parquet(str(_right(case)))
-        if case == "range":
+        if case in RANGES:
             joined = left.join(right, ["k", ("t", ">=", "low"), ("t", "<", "high")])
         else:
             joined = left.join_asof(right, "t", "k", how="inner")
@@ -113,7 +114,7 @@ def duckdb(case: str) -> Run:
 
     connection: Any = engine.connect(config={"threads": 2})
     joined = "l JOIN r ON l.k = r.k AND l.t >= r.low AND l.t < r.high"
-    if case != "range":
+    if case not in RANGES:
         joined = "l ASOF JOIN r ON l.k = r.k AND l.t >= r.t"
 
     def run() -> list[float]:
@@ -131,14 +132,17 @@ def main(runs: int, only: str) -> None:
     said = {
         "as-of": f"{TRADES:,} trades, the last of {QUOTES:,} quotes before each",
         "small": f"{TRADES:,} trades, the last of {QUOTES // 50:,} quotes before each",
-        "range": f"{TRADES:,} trades, the session of {KEYS * 10:,} that each falls into",
+        **{
+            case: f"{TRADES:,} trades, the session of {KEYS * each:,} that each falls into"
+            for case, each in RANGES.items()
+        },
     }
     for case, words in said.items():
         if only and only != case:
             continue
         trades(), _right(case)
         entered = [Contender("Firesteel", f"{__name__}:firesteel", {"case": case})]
-        if case != "range":
+        if case not in RANGES:
             entered.append(Contender("pandas merge_asof", f"{__name__}:pandas", {"case": case}))
         entered.append(Contender("DuckDB", f"{__name__}:duckdb", {"case": case}))
         compete(entered, runs=runs)

@@ -33,12 +33,14 @@ QUICK = settings(max_examples=examples(80), deadline=None, suppress_health_check
 COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "!=": ne}
 ORDERED = {
     "ints": (pa.int32(), pa.int64(), [None, -3, 0, 1, 2, 1 << 30]),
+    "far": (pa.int64(), pa.int64(), [None, -(1 << 63), -1, 0, 3, (1 << 63) - 1]),
     "signs": (pa.uint64(), pa.int8(), [None, 0, 1, 2, 100]),
     "floats": (pa.float32(), pa.float64(), [None, -math.inf, -0.0, 0.0, 1.5, math.inf, math.nan]),
     "strings": (pa.string(), pa.dictionary(pa.int8(), pa.large_string()), [None, "", "a", "ab", "b"]),
     "decimals": (pa.decimal128(9, 2), pa.decimal128(20, 4), [None, Decimal("-1.25"), Decimal("0.00"), Decimal("1.25")]),
     "stamps": (pa.timestamp("us"), pa.timestamp("us", "UTC"), [None, 0, 10, 20]),
-    "dates": (pa.date32(), pa.date32(), [None, 0, 1, 2]),
+    "dates": (pa.date32(), pa.date32(), [None, -(1 << 31), 0, 1, 2, (1 << 31) - 1]),
+    "moments": (pa.timestamp("ns"), pa.timestamp("us"), [None, 0, 10, 20]),
     "truths": (pa.bool_(), pa.bool_(), [None, False, True]),
 }
 TIMES = {
@@ -65,7 +67,9 @@ def compared(draw):
     first, second, values = ORDERED[draw(st.sampled_from(sorted(ORDERED)))]
     sides = [table(draw, names, (first, second), values, side) for side, names in ((0, ("a", "b")), (1, ("c", "d")))]
     one = st.tuples(st.sampled_from("ab"), st.sampled_from(sorted(COMPARED)), st.sampled_from("cd"))
-    return (*sides, tuple(Comparison(*c) for c in draw(st.lists(one, max_size=3))))
+    on_the_right, on_the_left = [("a", ">=", "c"), ("a", "<", "d")], [("a", "<=", "c"), ("b", ">", "c")]
+    lasting = (on_the_right, on_the_left, [])
+    return (*sides, tuple(Comparison(*c) for c in draw(st.sampled_from(lasting)) + draw(st.lists(one, max_size=3))))
 
 
 def number(value):

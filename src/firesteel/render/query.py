@@ -36,7 +36,6 @@ from firesteel.render.relations import (
     copies_text,
     expand_text,
     generate_text,
-    join_condition,
     join_text,
     scan_items,
     window_keys,
@@ -235,7 +234,7 @@ def _join(query: Query, relation: Join) -> str:
     left = _side(query, relation.left, [a for a, _ in relation.pairs], names)
     right = _side(query, relation.right, [b for _, b in relation.pairs], names)
     x = query.expressions(lambda node: names.get(same(node)))
-    return join_text(relation.how, relation.columns, left, right, join_condition(relation, x))
+    return join_text(relation, relation.columns, left, right, x, query.names)
 
 
 def _side(query: Query, relation: Relation, keys: list[Expr], names: dict[Any, str]) -> str:

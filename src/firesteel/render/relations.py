@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.engine.bands import KINDS, LEFT, RIGHT, Band, banded
+from firesteel.plan.expr import Expr, Unsupported, attributes, same
 from firesteel.plan.raising import any_raises, sure
 from firesteel.plan.relation import (
     Columns,
@@ -113,8 +115,64 @@ def join_condition(relation: Join, x: Expressions) -> str:
     return " AND ".join([*x.texts(relation.equal), *rest]) or "true"
 
 
-def join_text(how: str, out: Columns, left: str, right: str, condition: str) -> str:
+class Interval(NamedTuple):
+    """A point between two values of the other side."""
+
+    side: int
+    """The one that has the two values."""
+    point: Expr
+    low: Expr
+    high: Expr
+    conditions: tuple[Expr, Expr]
+    """Those that say so."""
+
+
+def interval_of(relation: Join) -> Interval | None:
+    """By what :mod:`firesteel.engine.bands` joins the two sides. None where a condition may raise: it is computed of the pairs that Spark has."""
+    columns = set(relation.left.columns), set(relation.right.columns)
+    ends: dict[tuple[int, object], dict[str, tuple[Expr, Expr, Expr]]] = {}
+    for one in () if any_raises(relation.rest) else relation.rest:
+        if one.cls not in _BELOW and one.cls not in _ABOVE:
+            continue
+        for point, end, below in ((one["left"], one["right"], _BELOW), (one["right"], one["left"], _ABOVE)):
+            for side in (LEFT, RIGHT):
+                its, other = attributes(end), attributes(point)
+                if its and other and its <= columns[side] and other <= columns[1 - side] and str(point.type) in _WHOLE:
+                    found = ends.setdefault((side, same(point)), {})
+                    found.setdefault("high" if one.cls in below else "low", (point, end, one))
+    for (side, _), found in ends.items():
+        if len(found) == 2 and relation.how in KINDS[side]:
+            (point, low, first), (_, high, second) = found["low"], found["high"]
+            return Interval(side, point, low, high, (first, second))
+    return None
+
+
+_BELOW, _ABOVE = ("LessThan", "LessThanOrEqual"), ("GreaterThan", "GreaterThanOrEqual")
+_WHOLE = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "{0}"),
+    "date": "({0} - DATE '1970-01-01')",
+    **dict.fromkeys(
+        ("timestamp", "timestamp_ntz"),
+        "CASE WHEN isfinite({0}) THEN epoch_us({0}) WHEN {0} > '1970-01-01' THEN 9223372036854775807 WHEN {0} < '1970-01-01' THEN -9223372036854775808 END",
+    ),
+}
+"""By type, a value as BIGINT."""
+
+
+def join_text(  # noqa: PLR0917
+    relation: Join, out: Columns, left: str, right: str, x: Expressions, names: Names
+) -> str:
+    """``out``: the relation's columns, in the order in which they are wanted; ``left``, ``right``: the rows as FROM takes them."""
+    how, condition, clauses = relation.how, join_condition(relation, x), ""
     if how == "exists":
-        *names, found = out
-        return f"SELECT {', '.join(names)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
-    return f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"
+        *kept, found = out
+        return f"SELECT {', '.join(kept)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
+    interval = interval_of(relation)
+    if interval is not None:
+        point, low, high = (_WHOLE[str(one.type)].format(x.text(one)) for one in interval[1:4])
+        a, b = names.new("l"), names.new("r")
+        sides = f"(SELECT * FROM {left}) {a}", f"(SELECT * FROM {right}) {b}"
+        clauses, (left, right), same_band = banded(sides, (a, b), Band(point, low, high, interval.side), names.new)
+        condition += f" AND {same_band}"
+    query = f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"
+    return f"FROM ({clauses} {query})" if clauses else query  # other WITH clauses may stand before it

@@ -63,7 +63,10 @@ def burnt(request, tmp_path_factory):
 
 def test_samples_add_up_to_what_the_process_has_used(burnt):
     used, samples = burnt
-    assert sum(sample.used for sample in samples) / 1e9 == pytest.approx(used, rel=0.05, abs=0.03)
+    total = sum(sample.used for sample in samples) / 1e9
+    assert (
+        0.8 * used < total < 1.2 * used
+    )  # the samples end a little before, or behind, where a busy machine delays either
 
 
 def test_samples_are_of_the_function_that_computes_and_waiting_weighs_nothing(burnt):

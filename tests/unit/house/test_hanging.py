@@ -24,11 +24,13 @@ import subprocess, sys, threading, pytest
 def wait_for_nothing():
     threading.Event().wait()
 
-@pytest.mark.patience(1.0)
+@pytest.mark.patience(5.0)
 def test_that_hangs():
     threading.Thread(target=wait_for_nothing, name="of ours", daemon=True).start()
     threading.Thread(target=threading.Event().wait, name="of others", daemon=True).start()
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)  # a child"])
+    program = "import time; print(); time.sleep(600)  # a child"
+    child = subprocess.Popen([sys.executable, "-u", "-c", program], stdout=subprocess.PIPE)
+    child.stdout.read(1)
     wait_for_nothing()
 
 def test_after_it():
@@ -60,7 +62,7 @@ def test_a_hang_is_told_in_few_lines(tmp_path, how, end):
     assert done.returncode == 1
     assert end in done.stdout
     told = done.stderr[done.stderr.index("HANGS") :].splitlines()
-    assert told[0] == "HANGS: test_it.py::test_that_hangs has taken 1 s, so this process ends."
+    assert told[0] == "HANGS: test_it.py::test_that_hangs has taken 5 s, so this process ends."
     child = re.match(r"Process (\d+): .*# a child", told[1])
     assert child and is_over(int(child[1]))
     main, ours = told.index("The main thread, its latest call last:"), told.index("Thread of ours:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firesteel.compile import nodes
@@ -11,10 +12,12 @@ from firesteel.compile.stream_graph import StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
-from firesteel.plan.relation import Join
+from firesteel.plan.relation import Columns, Join
 from firesteel.plan.types import FLOATS, checked
+from firesteel.render.expressions.logic import COMPARED
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.relations import join_condition, join_text
+from firesteel.render.relations import interval_of, join_text
+from firesteel.task.operators.join import TURNED, Comparison
 
 if TYPE_CHECKING:
     from firesteel.compile.relations.steps import Steps
@@ -52,7 +55,7 @@ def _keyed(steps: Steps, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows,
 def _adaptive(steps: Steps, relation: Join) -> Rows:
     """Broadcast, hashed or divided, as is decided while the job runs."""
     how, left, right = relation.how, steps.rows(relation.left), steps.rows(relation.right)
-    outer, wanted = how in ("right", "full"), relation.columns
+    outer, wanted, rest = how in ("right", "full"), relation.columns, relation.rest
     left, left_keys = _keyed(steps, left, [a for a, _ in relation.pairs], own=outer)
     if how in ("semi", "anti"):
         right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=False)
@@ -60,9 +63,13 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
         right = right.selecting(", ".join(kept), kept, "keys", passed=right.unchanged)
     else:
         right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=how != "inner")
-    kinds = {**left.columns, **right.columns}
+    kinds, conditions, interval = {**left.columns, **right.columns}, (), interval_of(relation)
+    ends = () if interval is None else interval.conditions
+    if all(one[side].cls == "AttributeReference" for one in ends for side in ("left", "right")):
+        conditions = tuple(_comparison(one, left.columns) for one in ends)
+        rest = tuple(one for one in rest if one not in ends)
     hashed = StreamEdge(left.step(), ShipStrategy.HASH, left_keys)
-    joined = nodes.join(hashed, StreamEdge(right.step(), ShipStrategy.HASH, right_keys), how)
+    joined = nodes.join(hashed, StreamEdge(right.step(), ShipStrategy.HASH, right_keys), how, conditions=conditions)
     # of an inner join a key of the right side is the left one's
     copies = dict(zip(right_keys, left_keys, strict=True)) if how == "inner" else {}
     columns = {name: kinds[name] for name in joined.schema.names}
@@ -70,16 +77,20 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
     if list(wanted) != list(columns):
         items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
         rows = rows.selecting(items, wanted, "join", passed={n: copies.get(n, n) for n in wanted})
-    return where(steps, rows, relation.rest) if relation.rest else rows
+    return where(steps, rows, rest) if rest else rows
+
+
+def _comparison(one: Expr, left: Columns) -> Comparison:
+    a, b, operator = one["left"].id, one["right"].id, COMPARED[one.cls]
+    return Comparison(a, operator, b) if a in left else Comparison(b, TURNED[operator], a)
 
 
 def _by_engine(steps: Steps, relation: Join) -> Rows:
     """Of all rows of a key at once."""
     how, out = relation.how, relation.columns
-    text = join_condition(relation, Expressions())
     left, left_keys = _keyed(steps, steps.rows(relation.left), [a for a, _ in relation.pairs], own=False)
     right, right_keys = _keyed(steps, steps.rows(relation.right), [b for _, b in relation.pairs], own=False)
-    query = join_text(how, out, "input0", "input1", text)
+    query = join_text(relation, out, "input0", "input1", Expressions(), steps.names)
     of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
     of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
     inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
@@ -89,15 +100,15 @@ def _by_engine(steps: Steps, relation: Join) -> Rows:
 
 def _nested(steps: Steps, relation: Join) -> Rows:
     """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
-    how, out, left, right = relation.how, relation.columns, steps.rows(relation.left), steps.rows(relation.right)
+    out = relation.columns
+    if relation.how == "right":
+        relation = replace(relation, how="left", left=relation.right, right=relation.left)
+    how, left, right = relation.how, steps.rows(relation.left), steps.rows(relation.right)
     if how == "full":
-        query = join_text(how, out, "input0", "input1", join_condition(relation, Expressions()))
+        query = join_text(relation, out, "input0", "input1", Expressions(), steps.names)
         return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
-    if how == "right":
-        how, left, right = "left", right, left
     sides: list[tuple[str, StreamNode]] = []
-    text = join_condition(relation, steps.expressions(sides))
-    name = steps.names.new("side")
+    x, name = steps.expressions(sides), steps.names.new("side")
+    query, what = join_text(relation, out, "input", name, x, steps.names), (f"nested {how} join",)
     sides.append((name, right.step()))
-    query, what = join_text(how, out, "input", name, text), (f"nested {how} join",)
     return Rows(left.step(), out, query, what, tuple(sides), raises=any_raises(relation.rest))

@@ -23,7 +23,7 @@ def _literal(x: Expressions, n: Expr) -> str:
 
 # --- logic and comparisons --------------------------------------------------------------------------------------------
 
-_COMPARED = {
+COMPARED = {
     "EqualTo": "=",
     "LessThan": "<",
     "GreaterThan": ">",
@@ -43,7 +43,7 @@ def _same_types(n: Expr, nodes: list[Expr], of: Callable[[Any], str] = checked_i
 def _comparison(x: Expressions, n: Expr) -> str:
     a, b = n["left"], n["right"]
     _same_types(n, [a, b])
-    return f"({x.text(a)} {_COMPARED[n.cls]} {x.text(b)})"
+    return f"({x.text(a)} {COMPARED[n.cls]} {x.text(b)})"
 
 
 def _in(x: Expressions, n: Expr) -> str:
@@ -147,5 +147,5 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "NaNvl": lambda x, n: (
         f"(CASE WHEN isnan({x.text(n['left'])}) THEN {x.text(n['right'])} ELSE {x.text(n['left'])} END)"
     ),
-    **dict.fromkeys(_COMPARED, _comparison),
+    **dict.fromkeys(COMPARED, _comparison),
 }

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from firesteel.engine.bands import Band, banded
 from firesteel.engine.convert import not_taken, opaque
 from firesteel.engine.files import by_place
 from firesteel.errors import UsageError
@@ -23,6 +24,8 @@ from firesteel.task.program import Batches, TaskContext, UnitInput
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 OPERATORS = ("<", "<=", ">", ">=", "!=")
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!="}
+"""By operator, the one that holds with its sides changed."""
 DIRECTIONS = ("backward", "forward", "nearest")
 _SPELLINGS = {
     "inner": "inner", "left": "left", "leftouter": "left", "right": "right", "rightouter": "right",
@@ -222,8 +225,7 @@ def check_times(left: pa.Schema, right: pa.Schema, on: tuple[str, str]) -> pa.Da
         common = common_key_type(*types)
     except KeyTypeError as error:
         raise UsageError(f"The times '{on[0]}' and '{on[1]}' do not fit. {error.message}", hint=error.hint) from None
-    is_whole = any(is_such(common) for is_such in _WHOLE_TIMES)
-    measured = is_whole or pa.types.is_floating(common)
+    measured = any(is_such(common) for is_such in (*_WHOLE_TIMES, pa.types.is_floating))
     if not measured or any(pa.types.is_uint64(type_) or pa.types.is_null(type_) for type_ in (common, *types)):
         said = " and ".join(dict.fromkeys(map(str, types)))
         if measured or len(set(types)) == 1:
@@ -233,6 +235,13 @@ def check_times(left: pa.Schema, right: pa.Schema, on: tuple[str, str]) -> pa.Da
 
 
 _WHOLE_TIMES = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32, pa.types.is_duration)
+
+
+def _is_whole(left: pa.DataType, right: pa.DataType) -> bool:
+    """Values of both are numbers of 64 bits in the canonical form of their common type."""
+    common = common_key_type(left, right)
+    unsigned = any(pa.types.is_uint64(normal_type(one)) for one in (left, right, common))
+    return not unsigned and any(is_such(common) for is_such in _WHOLE_TIMES)
 
 
 LEFT, RIGHT = 0, 1
@@ -401,7 +410,7 @@ def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream
     values = _values(join, left, ours, right, theirs)
     operators = [*("=" for _ in join.left_keys), *(one.operator for one in join.conditions)]
     holds = [f"{a} {operator} {b}" for operator, (a, b) in zip(operators, values, strict=False)] or ["true"]
-    either = {a: both for (a, _), both in zip(_of_two_types(join), values[len(operators) :], strict=True)}
+    either = dict(zip((a for a, _ in _of_two_types(join)), values[len(operators) :], strict=False))
     pairs = dict(zip(join.left_keys, join.right_keys, strict=True)) if join.how in ("right", "full") else {}
     items: list[str] = []
     for name in join.left_schema.names:
@@ -415,8 +424,13 @@ def joined(join: HashJoin, left: Rows, right: Rows, statement: Statement, stream
         stream = LEFT
     else:
         items += [f"{theirs}.{right.column(field.name)}" for field in join.payload]
-    first, second = (left_text, right_text) if stream == LEFT else (right_text, left_text)
-    query = f"SELECT {', '.join(items)} FROM {first} {_SQL[join.how][stream]} {second} ON {' AND '.join(holds)}"
+    clauses, texts, interval = "", [left_text, right_text], _interval(join)
+    if interval is not None:
+        side, (low, high) = interval[0], values[-2:]
+        band = Band(low[1 - side], low[side], high[side], side)
+        clauses, texts, same = banded((left_text, right_text), (ours, theirs), band, statement.name)
+        holds.append(same)
+    query = f"{clauses} SELECT {', '.join(items)} FROM {texts[stream]} {_SQL[join.how][stream]} {texts[1 - stream]} ON {' AND '.join(holds)}"
     return Rows(query, by_place(join.schema), join.schema)
 
 
@@ -479,8 +493,8 @@ def _values(join: HashJoin, left: Rows, ours: str, right: Rows, theirs: str) -> 
 
 
 def _pairs(join: HashJoin) -> Iterator[tuple[str, str, pa.DataType, Callable[[Any, pa.DataType], Any] | None]]:
-    """The columns that are compared, then those of :func:`_of_two_types`. With the type and the way in which both are made columns of their own
-    before; None: the engine takes them as they are."""
+    """The columns that are compared, those of :func:`_of_two_types`, and those of :func:`_interval`. With the type and the way in which both are
+    made columns of their own before; None: the engine takes them as they are."""
     times = [] if join.nearest is None else [(join.nearest.on, join.nearest.is_float(join.left_schema))]
     for a, b in join.compared[: len(join.compared) - len(times)]:
         types = join.left_schema.field(a).type, join.right_schema.field(b).type
@@ -489,6 +503,23 @@ def _pairs(join: HashJoin) -> Iterator[tuple[str, str, pa.DataType, Callable[[An
         yield *on, pa.float64() if is_float else pa.int64(), _as_number
     for a, b in _of_two_types(join):
         yield a, b, join.schema.field(a).type, _cast
+    for one in (_interval(join) or (RIGHT, ()))[1]:
+        types = join.left_schema.field(one.left).type, join.right_schema.field(one.right).type
+        yield one.left, one.right, pa.int64(), None if all(map(pa.types.is_integer, types)) else _as_number
+
+
+def _interval(join: HashJoin) -> tuple[int, tuple[Comparison, Comparison]] | None:
+    """The side whose rows are intervals of whole numbers in which a column of the other lies, and the conditions of its starts and ends."""
+    for side in build_sides(join.how) if join.nearest is None else ():
+        ends: dict[str, dict[str, Comparison]] = {}
+        for one in join.conditions:
+            point, operator = (one.left, one.operator) if side == RIGHT else (one.right, TURNED[one.operator])
+            if _is_whole(join.left_schema.field(one.left).type, join.right_schema.field(one.right).type):
+                ends.setdefault(point, {}).setdefault(operator[0], one)
+        both = next((found for found in ends.values() if "<" in found and ">" in found), None)
+        if both is not None:
+            return side, (both[">"], both["<"])
+    return None
 
 
 def _of_two_types(join: HashJoin) -> list[tuple[str, str]]:
