@@ -21,13 +21,7 @@ import firesteel
 from firesteel import ExecutionEnvironment, SlotSharingGroup
 
 GPUS = str(Path(__file__).resolve().with_name("gpus.sh"))
-GPU = (
-    SlotSharingGroup.new_builder("gpu")
-    .set_cpu_cores(1)
-    .set_task_heap_memory("1 GiB")
-    .set_external_resource("gpu", 1)
-    .build()
-)
+GPU = SlotSharingGroup("gpu", cpu_cores=1, task_heap_memory="1 GiB", external_resources={"gpu": 1})
 
 
 def embed(batches):

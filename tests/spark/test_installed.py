@@ -52,7 +52,7 @@ def clean(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 env = ExecutionEnvironment.get_or_create("local[2]", {"firesteel.progress": False})
-group = SlotSharingGroup.new_builder("wide").set_cpu_cores(1).set_task_heap_memory("1g").build()
+group = SlotSharingGroup("wide", cpu_cores=1, task_heap_memory="1g")
 words: DataStream = env.read_text("in/*.txt").map_in_arrow(clean, "word string, n bigint").slot_sharing_group(group)
 keyed: KeyedStream = words.filter(col("n") > 0).key_by("word")
 keyed.aggregate({"n": ("n", "sum")}).write_parquet("out")

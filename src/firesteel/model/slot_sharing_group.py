@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes
-from firesteel.options import MIB, parse_size
+from firesteel.options import parse_size
 from firesteel.options.registry import TooLargeError
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
@@ -75,12 +75,6 @@ class SlotSharingGroup:
         put(self, "external_resources", MappingProxyType(_externals(name, external_resources)))
         self._check_whole()
 
-    @classmethod
-    def new_builder(cls, name: str) -> SlotSharingGroupBuilder:
-        """``SlotSharingGroup.new_builder("gpu").set_cpu_cores(2).set_task_heap_memory("2 GiB").build()``."""
-        cls(name)  # complains of the name here
-        return SlotSharingGroupBuilder(name)
-
     @property
     def has_resources(self) -> bool:
         """False: a coarse group."""
@@ -140,70 +134,10 @@ def as_group(group: Any) -> SlotSharingGroup:
         return group
     if isinstance(group, str):
         return SlotSharingGroup(group)
-    made = " Call build() on it." if isinstance(group, SlotSharingGroupBuilder) else ""
     raise UsageError(
-        f"A slot sharing group is a name or a SlotSharingGroup, not {type(group).__name__}.{made}",
+        f"A slot sharing group is a name or a SlotSharingGroup, not {type(group).__name__}.",
         hint='Write, for example, slot_sharing_group("gpu").',
     )
-
-
-class SlotSharingGroupBuilder:
-    """Sets one resource after another, each checked as it is given. ``*_mb``: whole MiB, as Flink's MB are."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._values: dict[str, Any] = {}
-        self._external: dict[str, float] = {}
-
-    def set_cpu_cores(self, cpu_cores: float) -> Self:
-        """Above 0; fractions are understood."""
-        cores = _cores(self._name, cpu_cores)
-        if not cores:
-            raise _no_cores(self._name, cpu_cores)
-        self._values["cpu_cores"] = cores
-        return self
-
-    def set_task_heap_memory(self, memory: int | str) -> Self:
-        """Bytes, or text such as "2 GiB"; above 0."""
-        return self._set("task_heap_memory", _bytes(self._name, "task_heap_memory", memory), memory)
-
-    def set_task_heap_memory_mb(self, mebibytes: int) -> Self:
-        """MiB; above 0."""
-        return self._set("task_heap_memory", _mebibytes(self._name, "task_heap_memory", mebibytes), mebibytes)
-
-    def set_task_off_heap_memory(self, memory: int | str) -> Self:
-        """Bytes, or text such as "2 GiB"."""
-        return self._set("task_off_heap_memory", _bytes(self._name, "task_off_heap_memory", memory), memory)
-
-    def set_task_off_heap_memory_mb(self, mebibytes: int) -> Self:
-        """MiB."""
-        return self._set("task_off_heap_memory", _mebibytes(self._name, "task_off_heap_memory", mebibytes), mebibytes)
-
-    def set_managed_memory(self, memory: int | str) -> Self:
-        """Bytes, or text such as "2 GiB": what readers, operators and writers of a task hold before they spill."""
-        return self._set("managed_memory", _bytes(self._name, "managed_memory", memory), memory)
-
-    def set_managed_memory_mb(self, mebibytes: int) -> Self:
-        """MiB."""
-        return self._set("managed_memory", _mebibytes(self._name, "managed_memory", mebibytes), mebibytes)
-
-    def set_external_resource(self, name: str, amount: float) -> Self:
-        """Sets the amount of it that a slot needs: a whole number, or a fraction of one. Replaces what was set by this name."""
-        self._external.update(_externals(self._name, {name: amount}))
-        return self
-
-    def build(self) -> SlotSharingGroup:
-        """Raises UsageError where any resource is set, but not both CPU cores and task heap memory."""
-        return SlotSharingGroup(self._name, external_resources=self._external, **self._values)
-
-    def _set(self, kind: str, value: int, given: Any) -> Self:
-        if kind == "task_heap_memory" and not value:
-            raise UsageError(
-                f"The task heap memory of slot sharing group '{self._name}' is {given!r}: it must be above 0 bytes.",
-                hint="Give text with a unit, such as '2 GiB', or leave out all resources.",
-            )
-        self._values[kind] = value
-        return self
 
 
 def _cores(group: str, cores: Any) -> float:
@@ -215,16 +149,11 @@ def _cores(group: str, cores: Any) -> float:
         )
     number = float(cores)
     if not math.isfinite(number) or (number and not _LEAST <= number <= _MOST):
-        raise _no_cores(group, cores)
+        raise UsageError(
+            f"The CPU cores of slot sharing group '{group}' are {cores}: they must be a number of cores above 0{_counted(cores)}.",
+            hint="Give a number such as 2 or 0.5, or leave out all resources.",
+        )
     return number
-
-
-def _no_cores(group: str, cores: Any) -> UsageError:
-    return UsageError(
-        f"The CPU cores of slot sharing group '{group}' are {cores}: they must be a number of cores above 0"
-        f"{_counted(cores)}.",
-        hint="Give a number such as 2 or 0.5, or leave out all resources.",
-    )
 
 
 def _bytes(group: str, kind: str, memory: Any) -> int:
@@ -244,10 +173,6 @@ def _bytes(group: str, kind: str, memory: Any) -> int:
         raise UsageError(
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is not a size: {memory!r}.", hint=hint
         ) from None
-    return _possible(group, kind, size)
-
-
-def _possible(group: str, kind: str, size: int) -> int:
     if size > _MOST_BYTES:
         raise UsageError(
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is {size} bytes: no slot has more than "
@@ -255,16 +180,6 @@ def _possible(group: str, kind: str, size: int) -> int:
             hint="Check the unit; a number without one is of bytes.",
         )
     return size
-
-
-def _mebibytes(group: str, kind: str, memory: Any) -> int:
-    if isinstance(memory, bool) or not isinstance(memory, Integral) or int(memory) < 0:
-        raise UsageError(
-            f"The {_MEMORY[kind]} of slot sharing group '{group}' is {memory!r} MiB: it must be a whole number of MiB that is "
-            "not negative.",
-            hint=f"Give a number such as 512, or text with a unit to set_{kind}.",
-        )
-    return _possible(group, kind, int(memory) * MIB)
 
 
 def _externals(group: str, resources: Any) -> dict[str, float]:

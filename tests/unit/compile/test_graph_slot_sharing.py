@@ -233,7 +233,7 @@ class TestResources:
         assert compiled(rows).job_graph.slot_sharing_groups == {}
         compiled(step(rows), **PIPELINED)
 
-    @pytest.mark.parametrize("group", ["gpu", None, SlotSharingGroup.new_builder("gpu")])
+    @pytest.mark.parametrize("group", ["gpu", None])
     def test_only_groups_can_be_registered(self, env, group):
         with pytest.raises(
             UsageError, match=r"In step 'register_slot_sharing_group' at .*wants a SlotSharingGroup, not"
@@ -241,7 +241,7 @@ class TestResources:
             env.register_slot_sharing_group(group)
 
     @pytest.mark.parametrize(
-        ("group", "hint"), [(3, "not int"), (None, "not NoneType"), ("", "not empty"), (SlotSharingGroup.new_builder("a"), "Call build")]
+        ("group", "hint"), [(3, "not int"), (None, "not NoneType"), ("", "not empty")]
     )  # fmt: skip
     def test_only_groups_and_names_are_groups(self, rows, group, hint):
         with pytest.raises(

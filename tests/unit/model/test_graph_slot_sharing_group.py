@@ -23,26 +23,8 @@ def gpu() -> SlotSharingGroup:
 
 
 class TestValues:
-    def test_builder_and_keywords_make_the_same(self):
-        built = (
-            SlotSharingGroup.new_builder("gpu")
-            .set_cpu_cores(2)
-            .set_task_heap_memory("2 GiB")
-            .set_task_off_heap_memory("1 GiB")
-            .set_task_off_heap_memory_mb(512)
-            .set_managed_memory_mb(1)
-            .set_external_resource("gpu", 7)
-            .set_external_resource("gpu", 1.0)
-            .set_external_resource("fpga", 0.5)
-            .build()
-        )
-        assert built == gpu()
-        assert hash(built) == hash(gpu())
-        assert built.external_resources == {"gpu": 1.0, "fpga": 0.5}
-
     def test_mb_are_mebibytes_as_in_flink(self):
-        builder = SlotSharingGroup.new_builder("a").set_cpu_cores(0.5).set_task_heap_memory_mb(3)
-        group = builder.set_managed_memory("1 MB").set_task_off_heap_memory(17).build()
+        group = SlotSharingGroup("a", 0.5, "3 MB", 17, "1 MB")
         assert (group.task_heap_memory, group.managed_memory, group.task_off_heap_memory) == (3 * MIB, MIB, 17)
 
     def test_integers_are_bytes_numpys_too(self):
@@ -68,7 +50,6 @@ class TestValues:
         assert (group.task_off_heap_memory, group.managed_memory, dict(group.external_resources)) == (0, 0, {})
         assert group.has_resources
         assert not SlotSharingGroup("a").has_resources
-        assert SlotSharingGroup.new_builder("a").build() == SlotSharingGroup("a")
 
     def test_every_field_counts_for_equality(self):
         others = [
@@ -92,12 +73,6 @@ class TestValues:
         with pytest.raises(TypeError):
             group.external_resources["gpu"] = 3  # pyright: ignore[reportIndexIssue]
 
-    def test_a_builder_can_go_on_after_building(self):
-        builder = SlotSharingGroup.new_builder("a").set_cpu_cores(1).set_task_heap_memory(1)
-        first = builder.build()
-        assert builder.set_external_resource("gpu", 1).build() != first
-        assert not first.external_resources
-
     def test_pickled_copied_and_printed_it_is_the_same(self):
         for group in (gpu(), SlotSharingGroup("a"), SlotSharingGroup("b", 0.25, 1537)):
             assert pickle.loads(pickle.dumps(group)) == group == copy.deepcopy(group)
@@ -114,8 +89,6 @@ class TestRefusals:
             UsageError, match=r"CPU cores of slot sharing group 'a' are .*number of cores.* Give a number"
         ):
             SlotSharingGroup("a", cores, GIB)
-        with pytest.raises(UsageError, match="CPU cores of slot sharing group 'a'"):
-            SlotSharingGroup.new_builder("a").set_cpu_cores(cores)
 
     @pytest.mark.parametrize("kind", ["task_heap_memory", "task_off_heap_memory", "managed_memory"])
     @pytest.mark.parametrize("memory", [-1, "-1 GiB", "lots", "2 parsec", "", 2.5, True, None, math.nan])
@@ -123,25 +96,6 @@ class TestRefusals:
         name = {"task_off_heap_memory": "task off-heap memory"}.get(kind, kind.replace("_", " "))
         with pytest.raises(UsageError, match=f"The {name} of slot sharing group 'a' is .*bytes, or text with a unit"):
             SlotSharingGroup("a", 1, **{"task_heap_memory": 1, kind: memory})
-        with pytest.raises(UsageError, match=f"The {name} of slot sharing group 'a'"):
-            getattr(SlotSharingGroup.new_builder("a"), f"set_{kind}")(memory)
-
-    @pytest.mark.parametrize("kind", ["task_heap_memory", "task_off_heap_memory", "managed_memory"])
-    @pytest.mark.parametrize("memory", [-1, 1.5, "512", True, None])
-    def test_mebibytes(self, kind, memory):
-        with pytest.raises(UsageError, match=r"MiB: it must be a whole number of MiB.* Give a number such as 512"):
-            getattr(SlotSharingGroup.new_builder("a"), f"set_{kind}_mb")(memory)
-
-    def test_zero_where_it_must_be_above(self):
-        builder = SlotSharingGroup.new_builder("a")
-        with pytest.raises(UsageError, match="are 0: they must be a number of cores above 0"):
-            builder.set_cpu_cores(0)
-        for call in (builder.set_task_heap_memory, builder.set_task_heap_memory_mb):
-            with pytest.raises(
-                UsageError, match="task heap memory of slot sharing group 'a' is 0: it must be above 0 bytes"
-            ):
-                call(0)
-        assert not builder.set_managed_memory(0).set_task_off_heap_memory_mb(0).build().has_resources
 
     @pytest.mark.parametrize(
         ("given", "lacks"),
@@ -162,7 +116,7 @@ class TestRefusals:
         with pytest.raises(
             UsageError, match="of the external resource 'gpu': it must be a number of gpu units above 0"
         ):
-            SlotSharingGroup.new_builder("a").set_external_resource("gpu", amount)
+            SlotSharingGroup("a", 1, 1, external_resources={"gpu": amount})
 
     def test_several_units_are_never_a_fraction(self):
         with pytest.raises(UsageError, match=r"needs 1\.5 units .*'gpu': above 1 they are whole units.* Give 1 or 2"):
@@ -181,9 +135,8 @@ class TestRefusals:
 
     @pytest.mark.parametrize("name", ["", "  ", None, 3])
     def test_names(self, name):
-        for make in (SlotSharingGroup, SlotSharingGroup.new_builder):
-            with pytest.raises(UsageError, match="name of a slot sharing group is a string that is not empty"):
-                make(name)
+        with pytest.raises(UsageError, match="name of a slot sharing group is a string that is not empty"):
+            SlotSharingGroup(name)
 
 
 class TestOptions:
