@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -119,11 +119,15 @@ class Running:
         self._interrupted = False
         self._thread = threading.Thread(target=self._run, name="firesteel-query", daemon=True)
 
-    def wait(self, schema: pa.Schema) -> pa.Table:
-        """The rows, under the names and types of ``schema``. Raises EngineStop, and TooManyBytes."""
+    def wait(self, schema: pa.Schema, seconds: float | None = None, on_long: Callable[[], object] = int) -> pa.Table:
+        """The rows, under the names and types of ``schema``. ``on_long`` is called where they take longer than ``seconds`` (None: never).
+
+        Raises EngineStop, and TooManyBytes."""
         try:
             self._thread.start()
-            self._woken.wait()
+            if not self._woken.wait(seconds):
+                on_long()
+                self._woken.wait()
         except BaseException:  # Ctrl-C
             self.interrupt()
             self._end()

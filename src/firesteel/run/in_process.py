@@ -14,19 +14,23 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import EngineStop, JobCancelledError, Stop, interruption
-from firesteel.journal.file import Instruments, Journal
+from firesteel.journal.file import Instrument, Instruments, Journal
 from firesteel.model.runner import Choice
 from firesteel.monitoring.exporters import monitoring
-from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MIB, Options
+from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MIB, PROGRESS, Options
 from firesteel.run.choose import decision_of, decisions_of
 from firesteel.run.engine import ENGINE, Running
 from firesteel.run.statement import Statement
-from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, MetricsSnapshot, StateChange
+from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, JournalRecord, MetricsSnapshot, StateChange
 from firesteel.ui.begun import Begun
 from firesteel.ui.process import ui_of
+from firesteel.view import progress
+from firesteel.view.notebook.progress import notebook_view
 
 FOR_STAGES = (Stop.MEMORY, Stop.INTERNAL)
 """Where the engine of this process stops by itself, stages may still answer."""
+LONG_SECONDS = 2.0
+"""A query that takes longer shows its progress."""
 _VERTEX = 0
 _LEAST = 32 * MIB
 
@@ -87,8 +91,8 @@ def run(  # noqa: PLR0917
         journal = Journal.create(options, name, job_id)
         watcher = ui.instrument()
         instruments = Instruments([journal, watcher, *monitoring(options)])
-        ending.callback(instruments.close)
         job = _JobRecords(instruments, statement)
+        ending.callback(job.close)
         try:
             job.begins(name, job_id, choice, options)
             cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
@@ -98,7 +102,8 @@ def run(  # noqa: PLR0917
             with _lock:
                 _running[running] = caller
             try:
-                rows = running.wait(schema)
+                seconds = 0.0 if progress.is_json() else LONG_SECONDS
+                rows = running.wait(schema, seconds, lambda: job.shows(options))
             finally:
                 with _lock:
                     del _running[running]
@@ -125,11 +130,28 @@ class _JobRecords:
 
     def __init__(self, instruments: Instruments, statement: Statement) -> None:
         self._instruments, self._statement = instruments, statement
+        self._told: list[JournalRecord] = []
+        self._view: Instrument = Instruments()
         self._began = time.perf_counter()
         self._deployed = 0.0
 
+    def shows(self, options: Options) -> None:
+        """From now on, with all that was so far."""
+        self._view = progress.create(options[PROGRESS], make=notebook_view())
+        for record in self._told:
+            self._view.record(record)
+
+    def close(self) -> None:
+        self._instruments.close()
+        self._view.close()
+
+    def _record(self, record: JournalRecord) -> None:
+        self._told.append(record)
+        self._instruments.record(record)
+        self._view.record(record)
+
     def begins(self, name: str, job_id: str, choice: Choice, options: Options) -> None:
-        record = self._instruments.record
+        record = self._record
         vertex = {
             "id": _VERTEX,
             "name": "query",
@@ -165,15 +187,13 @@ class _JobRecords:
     def ends(self, status: str, cause: str) -> None:
         """Without rows."""
         at = self._at()
-        self._instruments.record(
-            StateChange(at=at, vertex=_VERTEX, state=status, subtasks=[0], attempts=[0], cause=cause)
-        )
-        self._instruments.record(JobStatusRecord(at=at, status=status, cause=cause))
+        self._record(StateChange(at=at, vertex=_VERTEX, state=status, subtasks=[0], attempts=[0], cause=cause))
+        self._record(JobStatusRecord(at=at, status=status, cause=cause))
 
     def finishes(self, rows: pa.Table, peak: int) -> None:
         """``peak``: bytes."""
         at = self._at()
-        self._instruments.record(
+        self._record(
             StateChange(
                 at=at,
                 vertex=_VERTEX,
@@ -195,5 +215,5 @@ class _JobRecords:
             "numBytesProduced": rows.nbytes,
             "accumulateBusyTimeMs": round(1000 * (at - self._deployed)),
         }
-        self._instruments.record(MetricsSnapshot(at=at, job={}, vertices={_VERTEX: numbers}))
-        self._instruments.record(JobStatusRecord(at=at, status="FINISHED"))
+        self._record(MetricsSnapshot(at=at, job={}, vertices={_VERTEX: numbers}))
+        self._record(JobStatusRecord(at=at, status="FINISHED"))

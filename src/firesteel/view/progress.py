@@ -68,6 +68,11 @@ def tell_as_json(stream: TextIO, *, alone: bool) -> None:
     _json[:] = [(stream, alone)]
 
 
+def is_json() -> bool:
+    """Return whether jobs of this process are told of as JSON lines."""
+    return bool(_json)
+
+
 def create(enabled: bool, stream: TextIO | None = None, make: MakeView | None = None) -> Instrument:
     """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given;
     ``make``: another view than those of a stream, if it can be made (a notebook's)."""

@@ -45,7 +45,7 @@ ALLOWED = {
     "plan": {"plan"},
     "render": {"render", "plan", "engine"},
     "run": {
-        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model",
+        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model", "view",
     },
     "sql": {"sql", "plan", "render", "compile", "connectors", "engine", "model", "task", "spark"},
     "ui": {"ui", "simulation", "view", "report", "journal", "control", "scheduler", "model", "options"},

@@ -96,6 +96,16 @@ def test_an_interrupt_is_not_lost_where_the_engine_begins(engine):
     assert caught.value.kind is Stop.INTERRUPTED
 
 
+def test_what_takes_long_is_told_of_once(engine):
+    told = []
+    with engine.cursor(MEMORY, 2, ()) as cursor:
+        running = Running(cursor, statement(FOREVER), 2, 1 << 40)
+        with pytest.raises(EngineStop) as caught:
+            running.wait(NUMBERS, 0.0, lambda: (told.append("long"), running.interrupt()))
+    assert told == ["long"] and caught.value.kind is Stop.INTERRUPTED
+    assert ran(engine, "SELECT 5").to_pylist() == [{"n": 5}]
+
+
 def test_rows_beyond_the_limit_end_it(engine):
     with pytest.raises(TooManyBytes):
         ran(engine, "SELECT range FROM range(10000000)", most=1 << 20)
