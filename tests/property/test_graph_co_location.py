@@ -88,6 +88,11 @@ def comparable(one: pa.DataType, other: pa.DataType) -> bool:
     return True
 
 
+def is_wide(stream: DataStream) -> bool:
+    """It has numbers of more digits than aggregates take."""
+    return any(map(pa.types.is_decimal256, stream.schema.types))
+
+
 @st.composite
 def chains(draw):
     """A list of steps; each is a function of (stream, whether rows are mixed before it)."""
@@ -103,6 +108,8 @@ def chains(draw):
 def step(draw, env: ExecutionEnvironment, variants: list[DataStream]) -> list[DataStream]:
     keys = draw(st.sampled_from([("a",), ("a", "b"), ("b", "a")]))
     what = draw(st.sampled_from(["join", "join", "aggregate", "distinct", "union", "rename", "keep"]))
+    if what in ("union", "distinct", "aggregate") and is_wide(variants[0]):
+        return variants
     if what in ("rename", "keep"):
         swap = what == "rename"
         return [s.select(a="b", b="a", v="v") if swap else s.filter(col("v") >= 0) for s in variants]
@@ -129,7 +136,7 @@ def step(draw, env: ExecutionEnvironment, variants: list[DataStream]) -> list[Da
     fitting = [[t for t in TYPES if comparable(variants[0].schema.field(name).type, t)] for name in ("a", "b")]
     kinds = draw(st.sampled_from(fitting[0])), draw(st.sampled_from(fitting[1]))
     right, how = env.from_arrow(table(draw(numbers), kinds)), draw(st.sampled_from(HOWS))
-    if draw(st.booleans()):
+    if draw(st.booleans()) and not is_wide(right):
         right = right.key_by(*draw(st.permutations(keys))).aggregate(dict.fromkeys(("v",), ("v", "max")))
         right = right.select(*keys, "v")
     mixed = [mix(s, i).key_by(*keys).join(mix(right, i).key_by(*keys), how) for i, s in enumerate(variants)]

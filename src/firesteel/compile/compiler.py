@@ -46,6 +46,7 @@ from firesteel.compile.stream_graph import (
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
 from firesteel.compile.vertices import Divisibility, Vertex, divisibility, fuse, settings
 from firesteel.connectors.base import Split, infer_parallelism
+from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 from firesteel.model.external import External
 from firesteel.model.job_graph import (
@@ -61,8 +62,9 @@ from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, LINEAGE, MAX_PARALLELISM, Options
 from firesteel.options.checks import check_options
-from firesteel.task.operators.groups import CountValues
-from firesteel.task.program import Combiner, ResultOutput, SinkOutput, VertexProgram
+from firesteel.task.operators.fragments import KeyedQuery, Query
+from firesteel.task.operators.groups import CountValues, PartialRows, SqlGroups
+from firesteel.task.program import Combiner, GateHead, KeyedHead, ResultOutput, SinkOutput, SourceHead, VertexProgram
 
 
 def compile_job(
@@ -231,6 +233,7 @@ class _Builder:
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
         job_vertex.step = self._identity(vertex, number, job_vertex.program)
+        job_vertex.by_engine = not sinks and _is_by_engine(job_vertex.program)
         if sinks:
             for step in sinks:
                 try:
@@ -359,6 +362,20 @@ def _program(
         gate_orders=tuple(r.order for r in inputs),
         side_inputs=tuple((name, first_side + i) for i, name in enumerate(vertex.sides)),
     )
+
+
+def _is_by_engine(program: VertexProgram) -> bool:
+    """Return whether the engine of queries makes all rows: of files that it reads, or of an exchange."""
+    head = program.head
+    if isinstance(head, SourceHead):
+        known = isinstance(head.source, ParquetSource)
+    else:
+        known = isinstance(head, GateHead) or (
+            isinstance(head, KeyedHead) and isinstance(head.operator, KeyedQuery | SqlGroups)
+        )
+    combiners = [one.combiner for one in program.outputs if isinstance(one, ResultOutput) and one.combiner is not None]
+    engines = all(isinstance(one, Query | PartialRows) or hasattr(one, "chosen") for one in program.operators)
+    return known and engines and all(isinstance(one, PartialRows) for one in combiners)
 
 
 def _at(step: PlannedStep, call: Any, *args: Any) -> Any:

@@ -124,8 +124,9 @@ def _undivided(edge: JobEdge, place: int) -> JobEdge:
 
 
 def _attempts(first: JobVertex, second: JobVertex) -> dict[str, Any]:
-    """The rules for attempts at both, one behind the other in one task."""
+    """The rules for attempts at both, one behind the other in one task, and who makes their rows."""
     return {
+        "by_engine": first.by_engine and second.by_engine,
         "supports_concurrent_attempts": first.supports_concurrent_attempts and second.supports_concurrent_attempts,
         "speculative": first.speculative and second.speculative,
         "not_mirrored": first.not_mirrored or second.not_mirrored,

@@ -168,6 +168,8 @@ class JobVertex:
     """Mirrors of its slow executions may be made, if attempts may be concurrent at all and speculation is on."""
     not_mirrored: str = ""
     """Why there are no mirrors, in words, where one of the two above is False."""
+    by_engine: bool = False
+    """The engine of queries alone makes its rows: from 1 GiB a second or so, and in memory that does not grow with what a subtask reads."""
     waits: bool = False
     """It waits for services: how long it takes says nothing of the node it runs on, and no detector looks at it."""
     deterministic: bool = True

@@ -82,6 +82,36 @@ def test_a_broadcast_that_each_subtask_reads_again_has_to_pay():
     assert decide_vertex([even(8), broadcast(60)], costly).parallelism == 2
 
 
+@pytest.mark.parametrize(
+    ("mib", "rebuilt", "slots", "parallelism"),
+    [
+        (3 * 1024, 100, 2, 8),  # 7 of 400 MiB and more, in whole waves
+        (3 * 1024, 100, 8, 8),
+        (3 * 1024, 100, 100, 100),  # no slot is idle for it
+        (3 * 1024, 10, 2, 26),  # 40 MiB are less than the volume: by the time that subtasks take
+        (200, 100, 2, 2),
+        (3 * 1024, 2000, 1, 1),
+    ],
+)
+def test_what_each_subtask_hashes_anew_is_a_small_part_of_its_work(mib, rebuilt, slots, parallelism):
+    given = bounds(480 * MIB, slots=slots, rebuilt=rebuilt * MIB)
+    plan = decide_vertex([even(mib), broadcast(rebuilt)], given)
+    assert plan.parallelism == parallelism
+    source = decide_source(SourceInfo(np.full(mib // 4, 4 * MIB, np.int64)), given)
+    assert source.parallelism == parallelism
+    if parallelism == 8:
+        assert "384 MiB each, because each hashes 100 MiB of build sides" in plan.decision["reason"]
+        assert "384 MiB each, because each hashes 100 MiB of build sides" in source.decision["reason"]
+        assert decide_vertex(*recalled(plan.decision["inputs"])).parallelism == parallelism
+
+
+def test_a_step_that_nobody_measured_and_the_engine_computes_gets_larger_subtasks():
+    given = bounds(1024 * MIB, runs=0, slots=2)
+    source = decide_source(SourceInfo(np.full(512, 4 * MIB, np.int64)), given)
+    assert source.parallelism == 8
+    assert "2 GiB at 1 GiB/s as DuckDB computes, 250 ms each" in source.decision["reason"]
+
+
 def test_one_heavy_subpartition_is_no_reason_for_more():
     sizes = np.array([8 * MIB, 0, 0, 0], np.int64)
     heavy = ConsumedResult(0, ShipStrategy.HASH, True, 4, 4, subpartition_bytes=sizes, total_bytes=8 * MIB)

@@ -43,6 +43,10 @@ class StepCost:
         return cls(least, len(runs), sum(run.bytes_out for run in runs) / sum(run.bytes for run in runs))
 
 
+ENGINE_COST = StepCost(1 / (1 << 30), 0)
+"""Of a step that nobody has measured and that the engine alone computes: as a scan with a filter and a sum on one core (docs/benchmarks.md)."""
+
+
 class Outcome(NamedTuple):
     """The bytes that a step writes for one that it reads, as ``runs`` earlier runs tell."""
 

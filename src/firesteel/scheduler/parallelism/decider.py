@@ -287,7 +287,7 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     rule, account = bounds.cut, volume.words()
     if wanted <= high:
         most = _in_whole_waves(least, top, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
-        fewest = partial(_fewest_in_memory, line, MOST_VOLUMES * limit, max_slices, (low, least))
+        fewest = partial(_fewest_in_memory, line, MOST_VOLUMES * max(limit, bounds.rebuilt), max_slices, (low, least))
         timed = min(_by_duration(inputs, bounds, volume, (least, most), fewest), max(top, most))
         if timed != least:
             n, largest = _fewest(line, min(least, timed), timed, max_slices)
@@ -303,7 +303,7 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         n = len(cuts) - 1
     if bounds.cost is not None and timed != most and (timed < least or n > most):
         rule, bound = TASK_DURATION, []
-        account = duration_in_words(bounds.cost, volume.non_broadcast, n)
+        account = duration_in_words(bounds, volume.non_broadcast, n)
     elif tapers:
         rule, bound = TAPERED, []
         account += f" makes {format_count(least)}; {falling_in_words(n, bounds.slots)}"

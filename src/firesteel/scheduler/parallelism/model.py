@@ -117,6 +117,8 @@ class Bounds:
     """Later waves of subtasks may be smaller than earlier ones: no output of its shows how its input was cut."""
     target_seconds: float = 0.0
     """The time that a subtask of a step of known cost should take; 0: whatever it takes."""
+    rebuilt: int = 0
+    """Plain bytes that each subtask hashes again before it begins: the build sides of joins that the engine computes."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; by count both are powers of two, so that subpartitions, whose number is a

@@ -20,7 +20,7 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
+from firesteel.model.steps.costs import ENGINE_COST, NO_COSTS, StepCost, StepCosts
 from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
@@ -115,7 +115,9 @@ class Parallelisms:
 
     def _cost(self, vertex: JobVertex) -> StepCost | None:
         """None also where others of its forward group, of other costs, get the same parallelism."""
-        return self._costs.of(vertex.step) if len(self._members[self._of[vertex.id]]) == 1 else None
+        if len(self._members[self._of[vertex.id]]) > 1:
+            return None
+        return self._costs.of(vertex.step) or (ENGINE_COST if vertex.by_engine else None)
 
     def _fewest_slots(self, vertex: int) -> SlotBound | None:
         """Of the members of the vertex' forward group, which share one parallelism."""
@@ -169,6 +171,7 @@ class Planner:
             return self._source(vertex, bounds)
 
     def _source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        bounds = self._with_rebuilt(vertex, bounds)
         with _naming(vertex):
             plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
         self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
@@ -219,7 +222,7 @@ class Planner:
     def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
         with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
-            bounds = self._for_files(vertex, bounds)
+            bounds = self._for_files(vertex, self._with_rebuilt(vertex, bounds))
             bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
             return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
 
@@ -252,7 +255,7 @@ class Planner:
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         self._decide_key_ranges(vertex, self._file_volume(vertex))
         self._name_heavy_keys(vertex)
-        bounds = self._for_files(vertex, self._without_sizes(vertex, bounds))
+        bounds = self._for_files(vertex, self._without_sizes(vertex, self._with_rebuilt(vertex, bounds)))
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = self._decider.decide(inputs, bounds, vertex.name, vertex.uid)
@@ -330,6 +333,13 @@ class Planner:
         results = [self._graph.result(edge.dataset) for edge in vertex.inputs]
         apart = any(isinstance(result.info, RangeBlockingResultInfo) for result in results)
         return replace(bounds, data_volume=volume, least_volume=0, cost=None, apart=apart)
+
+    def _with_rebuilt(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
+        """With the build sides that each subtask hashes. Where Python computes, they are made once for all workers of an executor."""
+        if bounds.cost is None or not vertex.by_engine:
+            return bounds
+        whole = [self._graph.result(edge.dataset).info for edge in vertex.inputs if edge.whole]
+        return replace(bounds, rebuilt=sum(info.num_bytes_produced for info in whole))
 
     def _file_volume(self, vertex: JobVertex) -> int | None:
         """Plain bytes of what it reads that make a file of the size asked for, as its producers' samples tell; None: none was asked for."""

@@ -67,7 +67,8 @@ def cost_told(bounds: Bounds) -> dict[str, Any]:
     if bounds.cost is None:
         return {}
     cost = {"seconds_per_byte": bounds.cost.seconds_per_byte, "runs": bounds.cost.runs}
-    return {"cost": cost, "target_seconds": bounds.target_seconds}
+    rebuilt = {"rebuilt": bounds.rebuilt} if bounds.rebuilt else {}
+    return {"cost": cost, "target_seconds": bounds.target_seconds, **rebuilt}
 
 
 def _told(result: ConsumedResult) -> Longs:

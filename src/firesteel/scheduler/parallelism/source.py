@@ -134,7 +134,7 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     filled = today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
     if bounds.least_volume and filled > bounds.slots > 1:
         today = max(filled, min(whole_waves(filled, bounds.slots), line.total // waves.worth, line.size, upper))
-    least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * bounds.data_volume))
+    least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * max(bounds.data_volume, bounds.rebuilt)))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (
@@ -142,7 +142,7 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     )
     n, cuts = min(wanted, line.size, upper), None
     if bounds.cost is not None and wanted != today:
-        return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds.cost, line.total, n)}")
+        return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds, line.total, n)}")
     if bounds.least_volume and not words and bounds.slots > 1 and filled <= MOST_RECKONED:
         limit = bounds.data_volume if bounds.tapers else 0
         cuts, tapers = waves.best(line, line.cut(filled), (n,), (by_bytes, upper), limit)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firesteel.humanize import format_bytes, format_seconds, plural
-from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import Bounds
 from firesteel.scheduler.parallelism.waves import whole_waves
 
@@ -27,8 +26,13 @@ def by_duration(
 
     ``least``: subtasks that the volume per task asks for. ``today``: with those that fill idle slots. ``fewest``: gives the fewest
     that stay within MOST_VOLUMES times the volume per task, and all other bounds. ``seconds_beside``: what one more subtask costs to
-    read, for which it must have as much to do. The result grows with the cost, and is not bounded from above.
+    read, for which it must have as much to do. The result grows with the cost, and is not bounded from above. What each subtask builds anew
+    (``bounds.rebuilt``) counts more: it has MOST_VOLUMES times as much of its own, as long as no slot is idle for it.
     """
+    if _builds(bounds) and bounds.target_seconds:
+        few = whole_waves(max(volume // (MOST_VOLUMES * bounds.rebuilt), fewest(), 1), bounds.slots)
+        if few < today:
+            return few
     if bounds.cost is None or not bounds.target_seconds:
         return today
     seconds = bounds.cost.seconds_per_byte * volume
@@ -41,9 +45,20 @@ def by_duration(
     return today
 
 
-def duration_in_words(cost: StepCost, volume: int, subtasks: int) -> str:
-    """``8 MiB at 190 KiB/s measured in 2 earlier runs, 4 s each``."""
+def _builds(bounds: Bounds) -> bool:
+    """What each subtask builds anew is much of what it has to do."""
+    return MOST_VOLUMES * bounds.rebuilt > bounds.data_volume
+
+
+def duration_in_words(bounds: Bounds, volume: int, subtasks: int) -> str:
+    """``8 MiB at 190 KiB/s measured in 2 earlier runs, 4 s each``; ``3.2 GiB, 410 MiB each, because each hashes 110 MiB of build sides``."""
+    cost = bounds.cost
+    if _builds(bounds):
+        each, rebuilt = format_bytes(volume // subtasks), format_bytes(bounds.rebuilt)
+        return f"{format_bytes(volume)}, {each} each, because each hashes {rebuilt} of build sides"
+    assert cost is not None
+    where = f"measured in {plural(cost.runs, 'earlier run')}" if cost.runs else "as DuckDB computes"
     return (
-        f"{format_bytes(volume)} at {format_bytes(1 / cost.seconds_per_byte)}/s measured in "
-        f"{plural(cost.runs, 'earlier run')}, {format_seconds(cost.seconds_per_byte * volume / subtasks)} each"
+        f"{format_bytes(volume)} at {format_bytes(1 / cost.seconds_per_byte)}/s {where}, "
+        f"{format_seconds(cost.seconds_per_byte * volume / subtasks)} each"
     )
