@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from firesteel.api.expressions.arithmetic import failing
 from firesteel.api.expressions.values import HINT, Value, alike, compared, constant, null
 from firesteel.errors import UsageError
-from firesteel.render.expressions.regexes import is_plain
+from firesteel.plan.expr import Unsupported
+from firesteel.render.expressions.regexes import engine_regex
 from firesteel.render.expressions.strings import ALIKE
 
 _t = pa.types
@@ -74,27 +75,14 @@ def of_like(pattern: str) -> str:
 def of_java(pattern: str) -> str:
     """A regular expression of Java as one of RE2 that matches the same texts. Raises UsageError for what is not surely alike."""
     quoted(pattern)
-    if not is_plain(pattern):
+    at_end = pattern.endswith("$") and not pattern.endswith("\\$")
+    try:
+        regex = engine_regex(pattern.removesuffix("$") if at_end else pattern)
+    except Unsupported:
+        regex = None
+    if regex is None or regex.on_ascii or regex.at_end:
         raise UsageError(f"rlike({pattern!r}): this pattern may match other texts here than in Java.", hint=HINT)
-    if pattern.endswith("$") and not pattern.endswith("\\$"):
-        return f"{_dotted(pattern[:-1])}(?:\\r\\n|[{_LINE_END}])?\\z"
-    return _dotted(pattern)
-
-
-def _dotted(pattern: str) -> str:
-    """Java's dot ends at more line ends, and its blanks are more."""
-    parts: list[str] = []
-    inside = False
-    for part in re.findall(r"\\.|.", pattern, re.S):
-        if part == "." and not inside:
-            part = f"[^{_LINE_END}]"  # noqa: PLW2901
-        elif part == "\\s":
-            part = "\\s\\x{0B}" if inside else "[\\s\\x{0B}]"  # noqa: PLW2901
-        elif part == "\\S":
-            part = "[^\\s\\x{0B}]"  # noqa: PLW2901 - not inside of a class, in a plain pattern
-        inside = part == "[" or (inside and part != "]")
-        parts.append(part)
-    return "".join(parts)
+    return f"{regex.text}(?:\\r\\n|[{_LINE_END}])?\\z" if at_end else regex.text
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------

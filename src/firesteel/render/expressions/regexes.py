@@ -1,9 +1,10 @@
-"""Regular expressions in which Java and the engine agree, on texts of one line."""
+"""Java's regular expressions as the engine's (RE2), where both find the same places and the same groups."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -13,83 +14,270 @@ from firesteel.render.expressions.texts import constant, left_to_spark, literal,
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
 
-_CLASS = r"\[\^?(?:[\w .,:;@#%&=<>~'\"/+*?()|$-]|\\[dws.\\/-])+\]"
-_PIECE = rf"(?:[\w ,:;@#%&=<>~'\"!/.-]|\\[dwsDWS.+*?()|\\/-]|{_CLASS}|\((?:\?:)?|\)|\|)(?:[*+?]|\{{\d{{1,3}}(?:,\d{{0,3}})?\}})?\??"
-_PLAIN = re.compile(rf"\^?(?:{_PIECE})*\$?", re.ASCII)
-"""Patterns in which Java and the engine agree on texts of one line: letters, classes, groups, greedy and lazy repetition."""
+_LINE_ENDS = r"\n\r\x{85}\x{2028}\x{2029}"
+_BLANKS = r"\t-\r "
+_CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": _BLANKS}
+_CONTROLS = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "a": r"\x{7}", "e": r"\x{1B}"}
+_POSIX = {"Lower", "Upper", "ASCII", "Alpha", "Digit", "Alnum", "Punct", "Graph", "Print", "Blank", "Cntrl", "XDigit", "Space"}  # fmt: skip
+_FAMILIES = re.compile(r"[LNPSZ]|L[lu]|N[dl]|P[cdefios]|S[ckmo]|Z[slp]")
+_MOST = 1000
+"""Repetitions that RE2 takes."""
 
 
-def plain_regex(node: Expr) -> tuple[str, re.Pattern[str]]:
-    """The text of a constant pattern, and what Python makes of it."""
-    pattern = str(constant(node, "a regular expression"))
-    if not is_plain(pattern):
-        raise Unsupported("this regular expression is not taken over")
-    return literal(pattern, "string"), re.compile(pattern, re.ASCII)
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """``text``: the engine's. ``groups``: their number. ``may_be_empty``: it may match an empty text.
+
+    Both agree on texts of ASCII alone if ``on_ascii``, and on texts that end with no line end if ``at_end``.
+    """
+
+    text: str
+    groups: int
+    may_be_empty: bool
+    on_ascii: bool
+    at_end: bool
+
+    def found(self, text: str, found: Callable[[str], str], kind: Any) -> str:
+        """What is found in a text. Texts on which Java may find something else are left to Spark."""
+        known = [
+            r"NOT regexp_matches({0}, '[" + _LINE_ENDS.replace("{", "{{").replace("}", "}}") + r"]\z')"
+        ] * self.at_end
+        known += ["strlen({0}) = length({0})"] * self.on_ascii
+        if not known:
+            return found(text)
+        other = left_to_spark("a regular expression on letters beyond ASCII or on lines", kind)
+        judged = " AND ".join(known)
+        return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {judged.format(t)} THEN {found(t)} ELSE {other} END)")
 
 
-def is_plain(pattern: str) -> bool:
-    """True if Java, the engine and Arrow (RE2 both) find the same in texts of one line."""
-    try:
-        known = re.compile(pattern, re.ASCII) if _PLAIN.fullmatch(pattern) else None
-    except re.error:
-        known = None
-    return (
-        known is not None
-        and re.search(r"(?<!\\)\(\?(?!:)", pattern) is None
-        and not any(odd in pattern for odd in ("[[", "&&", "--", "(*", "|*"))
-        and not _repeats_nothing(pattern)
-    )
+def engine_regex(pattern: str) -> Regex:
+    """Raises Unsupported where the engine has no pattern that surely finds what Java finds."""
+    parser = _Parser(pattern)
+    text, empty = parser.pattern()
+    return Regex(text, parser.groups, empty, parser.on_ascii, parser.at_end)
 
 
-def _repeats_nothing(pattern: str) -> bool:
-    """Of a group that matches the empty text several times, engines keep different ones."""
-    begins: list[int] = []
-    for part in re.finditer(rf"\\.|{_CLASS}|[()]", pattern):
-        if part[0] == "(":
-            begins.append(part.start())
-        elif part[0] == ")":
-            group = pattern[begins.pop() : part.end()]
-            if pattern[part.end() : part.end() + 1] in ("*", "+", "{") and re.fullmatch(group, "", re.ASCII):
-                return True
-    return False
+def regex_of(node: Expr) -> Regex:
+    return engine_regex(str(constant(node, "a regular expression")))
 
 
-def on_one_line(text: str, found: Callable[[str], str], kind: Any) -> str:
-    """Lines, with the ends that Java knows, are left to Spark."""
-    other = left_to_spark("a regular expression on lines", kind)
-    plain = r"NOT regexp_matches({0}, '[\n\r\x0b\f\x{{85}}\x{{2028}}\x{{2029}}]')"
-    return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {plain.format(t)} THEN {found(t)} ELSE {other} END)")
+@dataclass(slots=True)
+class _Parser:
+    """Each method takes its part of the pattern, and gives the engine's text of it and whether it may match an empty text."""
+
+    rest: str
+    groups: int = 0
+    on_ascii: bool = False
+    at_end: bool = False
+    _flags: str = field(default="", init=False)
+    _names: set[str] = field(default_factory=set[str], init=False)
+
+    def pattern(self) -> tuple[str, bool]:
+        whole = self.rest
+        while flags := self._take(r"\(\?([is]+)\)"):
+            self._flags += flags[1]
+        if "i" in self._flags:
+            self.on_ascii = True
+            if not whole.isascii():
+                raise self._refused()
+        text, empty = self._choice()
+        if self.rest:
+            raise self._refused()
+        return f"(?i){text}" if "i" in self._flags else text, empty
+
+    def _take(self, form: str) -> re.Match[str] | None:
+        found = re.match(form, self.rest, re.DOTALL | re.ASCII)
+        if found:
+            self.rest = self.rest[found.end() :]
+        return found
+
+    def _refused(self) -> Unsupported:
+        rest = f" from {self.rest[:10]!r} on" if self.rest else ""
+        return Unsupported(f"a regular expression is not surely the same in the engine{rest}")
+
+    def _choice(self) -> tuple[str, bool]:
+        parts = [self._sequence()]
+        while self._take(r"\|"):
+            parts.append(self._sequence())
+        return "|".join(text for text, _ in parts), any(empty for _, empty in parts)
+
+    def _sequence(self) -> tuple[str, bool]:
+        text, empty = "", True
+        while self.rest and self.rest[0] not in "|)":
+            one, may_be_empty = self._repeated()
+            text, empty = text + one, empty and may_be_empty
+        return text, empty
+
+    def _repeated(self) -> tuple[str, bool]:
+        place = self._take(r"[\^$]|\\[bBAzZ]")
+        if place:  # which nothing repeats
+            if place[0] in ("\\b", "\\B"):
+                self.on_ascii = True
+            if place[0] in ("$", "\\Z"):
+                self.at_end = True
+            text, empty = {"^": r"\A", "$": r"\z", "\\Z": r"\z"}.get(place[0], place[0]), True
+        else:
+            text, empty = self._one()
+        times = self._take(r"([*+?]|\{(\d{1,4})(,(\d{0,4}))?\})\??")
+        if times is None:
+            if self.rest[:1] in ("*", "+", "?", "{"):
+                raise self._refused()
+            return text, empty
+        low = int(times[2]) if times[2] else 1 if times[1] == "+" else 0
+        odd = max(low, int(times[4] or 0)) > _MOST or (times[4] and int(times[4]) < low)
+        # of what matches an empty text several times, engines keep different groups
+        if place or odd or (empty and times[1] != "?") or self.rest[:1] in ("*", "+", "?", "{"):
+            raise self._refused()
+        return text + times[0], empty or low == 0
+
+    def _one(self) -> tuple[str, bool]:
+        if self._take(r"\("):
+            kept = self._take(r"\?:") is None
+            if kept:
+                name = self._take(r"\?<([A-Za-z][A-Za-z0-9]*)>")  # by which nothing here asks
+                if self.rest[:1] == "?" or (name and name[1] in self._names):
+                    raise self._refused()
+                self._names |= {name[1]} if name else set()
+                self.groups += 1
+            text, empty = self._choice()
+            if not self._take(r"\)"):
+                raise self._refused()
+            return f"({'' if kept else '?:'}{text})", empty
+        if self._take(r"\["):
+            return self._class(), False
+        if self._take(r"\."):
+            return r"(?s:.)" if "s" in self._flags else f"[^{_LINE_ENDS}]", False
+        return self._letters(), False
+
+    def _letters(self) -> str:
+        """A letter, or an escaped class of them, outside of brackets."""
+        if escaped := self._take(r"\\([dwsDWS])"):
+            name = escaped[1]
+            return f"[{'^' if name.isupper() else ''}{_CLASSES[name.lower()]}]"
+        if named := self._named():
+            return named if named.startswith("\\") else f"[{named}]"
+        return self._letter()
+
+    def _named(self) -> str:
+        """A class of letters by its name."""
+        named = self._take(r"\\p(?:\{(\w+)\}|([A-Z]))")
+        if named is None:
+            return ""
+        name = named[1] or named[2]
+        if "i" in self._flags:
+            raise self._refused()
+        if name in _POSIX:
+            return f"[:{name.lower()}:]"
+        if not _FAMILIES.fullmatch(name):
+            raise self._refused()
+        self.on_ascii = True  # each engine has the letters of another year
+        return f"\\p{{{name}}}"
+
+    def _letter(self) -> str:
+        """One letter, as RE2 writes it."""
+        if code := self._take(r"\\x([0-9A-Fa-f]{2})|\\u([0-9A-Fa-f]{4})"):
+            value = int(code[1] or code[2], 16)
+            if value == 0 or 0xD800 <= value < 0xE000:
+                raise self._refused()
+            return self._written(chr(value))
+        if control := self._take(r"\\([tnrfae])"):
+            return _CONTROLS[control[1]]
+        letter = self._take(r"\\([^A-Za-z0-9])") or self._take(r"([^\\\0*+?{|()\[.^$])")
+        if letter is None:
+            raise self._refused()
+        return self._written(letter[1])
+
+    def _written(self, letter: str) -> str:
+        if letter.isascii():
+            return letter if letter.isalnum() or letter in " _" else f"\\x{{{ord(letter):X}}}"
+        if "i" in self._flags:
+            raise self._refused()
+        return letter
+
+    def _class(self) -> str:
+        """In brackets. No classes in classes, of which RE2 has none."""
+        parts = ["^"] if self._take(r"\^") else [""]
+        while not self._take(r"\]"):
+            if self.rest[:1] in ("", "[") or self.rest.startswith(("&&", "--")):
+                raise self._refused()
+            if escaped := self._take(r"\\([dws])"):
+                parts.append(_CLASSES[escaped[1]])
+            elif escaped := self._take(r"\\([DW])"):
+                parts.append(escaped[0])
+            elif named := self._named():
+                parts.append(named)
+            else:
+                parts.append(self._range())
+        if len(parts) == 1:  # of no letter: in Java the bracket is one of them
+            raise self._refused()
+        return f"[{''.join(parts)}]"
+
+    def _range(self) -> str:
+        first = self._in_brackets()
+        if not self._take(r"-(?!\])"):
+            return first
+        if self.rest[:1] in ("", "[", "-") or re.match(r"\\[dwsDWSp]|&&", self.rest):
+            raise self._refused()
+        last = self._in_brackets()
+        if _code(first) > _code(last):
+            raise self._refused()
+        return f"{first}-{last}"
+
+    def _in_brackets(self) -> str:
+        plain = self._take(r"([*+?{|().^$-])")
+        return self._written(plain[1]) if plain else self._letter()
+
+
+def _code(letter: str) -> int:
+    """Of a letter as it is written."""
+    if letter.startswith("\\x{"):
+        return int(letter[3:-1], 16)
+    return "\t\n\r\f"["tnrf".index(letter[1])].encode()[0] if letter.startswith("\\") else ord(letter)
 
 
 def _matches(x: Expressions, n: Expr) -> str:
     strings(n["left"])
-    pattern, _ = plain_regex(n["right"])
-    return on_one_line(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
+    regex = regex_of(n["right"])
+    pattern = literal(regex.text, "string")
+    return regex.found(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
 
 
 def _extract(x: Expressions, n: Expr) -> str:
+    return _group(x, n, "regexp_extract", "string")
+
+
+def _extract_all(x: Expressions, n: Expr) -> str:
+    """Each place. A pattern that matches an empty text would find other places in Java."""
+    if regex_of(n["regexp"]).may_be_empty:
+        raise Unsupported("all places of a regular expression that may match an empty text are not taken over")
+    return _group(x, n, "regexp_extract_all", n.type)
+
+
+def _group(x: Expressions, n: Expr, function: str, kind: Any) -> str:
     strings(n["subject"])
-    (pattern, known), group = plain_regex(n["regexp"]), constant(n["idx"], "a group")
-    if not isinstance(group, int) or not 0 <= group <= known.groups:
+    regex, group = regex_of(n["regexp"]), constant(n["idx"], "a group")
+    if not isinstance(group, int) or not 0 <= group <= regex.groups:
         raise Unsupported("this group of a regular expression is not taken over")
-    return on_one_line(x.text(n["subject"]), lambda t: f"regexp_extract({t}, {pattern}, {group})", "string")
+    pattern = literal(regex.text, "string")
+    return regex.found(x.text(n["subject"]), lambda t: f"{function}({t}, {pattern}, {group})", kind)
 
 
 def _replace(x: Expressions, n: Expr) -> str:
     """Each place. A pattern that matches an empty text would find other places in Java."""
     strings(n["subject"])
-    (pattern, known), new = plain_regex(n["regexp"]), str(constant(n["rep"], "a replacement"))
-    if constant(n["pos"], "a place to begin") != 1 or known.search(""):
-        raise Unsupported("a regular expression of this kind is not taken over")
+    regex, new = regex_of(n["regexp"]), str(constant(n["rep"], "a replacement"))
+    if constant(n["pos"], "a place to begin") != 1 or regex.may_be_empty:
+        raise Unsupported("replacing what a regular expression that may match an empty text finds is not taken over")
     groups = [int(group) for group in re.findall(r"\$(\d)", new)]
-    if re.search(r"\\|\$(?!\d)|\$\d\d", new) or any(group > known.groups for group in groups):
+    if re.search(r"\\|\$(?!\d)|\$\d\d", new) or any(group > regex.groups for group in groups):
         raise Unsupported("this replacement is not taken over")
-    by = literal(re.sub(r"\$(\d)", r"\\\1", new), "string")
-    return on_one_line(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
+    pattern, by = literal(regex.text, "string"), literal(re.sub(r"\$(\d)", r"\\\1", new), "string")
+    return regex.found(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "RLike": _matches,
     "RegExpExtract": _extract,
+    "RegExpExtractAll": _extract_all,
     "RegExpReplace": _replace,
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import is_text, said
+from firesteel.plan.types import element_of, is_text, said
 from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
 
 if TYPE_CHECKING:
@@ -32,7 +32,15 @@ def _of_two_strings(function: str) -> Callable[[Expressions, Expr], str]:
 
 def _like(x: Expressions, n: Expr) -> str:
     strings(n["left"], n["right"])
-    pattern, escape = str(constant(n["right"], "LIKE with a pattern")), n["escapeChar"]
+    escape = n["escapeChar"]
+    if n["right"].cls != "Literal" and isinstance(escape, str):
+        other = left_to_spark("LIKE with an escape", "boolean")
+        has_escape = f"contains({{0}}, {literal(escape, 'string')})"
+        text = x.text(n["left"])
+        return once(
+            x.text(n["right"]), lambda p: f"(CASE WHEN {has_escape.format(p)} THEN {other} ELSE {text} LIKE {p} END)"
+        )
+    pattern = str(constant(n["right"], "LIKE with a pattern"))
     if not isinstance(escape, str) or re.sub(f"{re.escape(escape)}[%_{re.escape(escape)}]", "", pattern).count(escape):
         raise Unsupported("LIKE with this escape is not taken over")
     ending = f" ESCAPE {literal(escape, 'string')}" if escape in pattern else ""
@@ -45,8 +53,18 @@ def _concat(x: Expressions, n: Expr) -> str:
 
 
 def _joined(x: Expressions, n: Expr) -> str:
-    strings(*n["children"])
-    return f"concat_ws({', '.join(x.texts(n['children']))})"
+    """Texts, and the texts of arrays, without nulls."""
+    by, *parts = n["children"]
+    if not any(element_of(one.type) for one in parts):
+        strings(*n["children"])
+        return f"concat_ws({', '.join(x.texts(n['children']))})"
+    strings(by, *(one for one in parts if not is_text(element_of(one.type))))
+    separator = x.text(by)
+    lists = [
+        f"[{x.text(one)}]" if is_text(one.type) else f"coalesce({x.text(one)}, CAST([] AS VARCHAR[]))" for one in parts
+    ]
+    joined = f"coalesce(array_to_string({' || '.join(lists)}, {separator}), '')"
+    return f"(CASE WHEN {separator} IS NOT NULL THEN {joined} END)"
 
 
 def _substring(x: Expressions, n: Expr) -> str:

@@ -19,7 +19,7 @@ from firesteel.plan.types import (
     said,
 )
 from firesteel.render.expressions.nested.maps import map_value
-from firesteel.render.expressions.regexes import on_one_line, plain_regex
+from firesteel.render.expressions.regexes import regex_of
 from firesteel.render.expressions.strings import part
 from firesteel.render.expressions.texts import left_to_spark, literal, struct_text
 
@@ -323,10 +323,11 @@ def _split(x: Expressions, n: Expr) -> str:
         rf"(?<!\\)[{re.escape(_META)}]", re.sub(rf"\\[{re.escape(_META)}]", "", pattern["value"])
     ):
         return f"string_split({text}, {literal(plain, 'string')})"
-    form, known = plain_regex(pattern)
-    if re.search(r"[$]|^\^|[|(]\^", pattern["value"]) or known.search("") is not None:
-        raise Unsupported("split by this regular expression is not taken over")
-    return on_one_line(text, lambda t: f"regexp_split_to_array({t}, {form})", n.type)
+    regex = regex_of(pattern)
+    if regex.may_be_empty or re.search(r"\\[AzbB]", regex.text):
+        raise Unsupported("split by a regular expression of a place is not taken over")
+    form = literal(regex.text, "string")
+    return regex.found(text, lambda t: f"regexp_split_to_array({t}, {form})", n.type)
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
