@@ -25,6 +25,8 @@ TEXTS = [
     "_",
     "\\",
     "x\ny",
+    "ab\n",
+    '[x] $1 "ab"',
     "\t",
     "0",
     "-0",
@@ -185,16 +187,20 @@ GRAMMAR: dict[str, list[str]] = {
     + [f"({{string}} LIKE '{p}')" for p in ("a%", "%a", "%b%", "_", "%", "a_", "", "x%y", "%ß%", "__")]
     + ["({string} LIKE 'aB|%|_' ESCAPE '|')", "({string} LIKE '%|%%' ESCAPE '|')", r"({string} LIKE '%\\\\%')", "({string} LIKE '_|_%' ESCAPE '|')"]
     + ["startswith({string}, {string})", "endswith({string}, {string})", "contains({string}, {string})"] * 3
-    + ["({string} RLIKE '^a')", "({string} RLIKE '[0-9]+$')", "({string} RLIKE 'a.*b')", "({string} RLIKE '(a|b){2,3}')", r"({string} RLIKE '^\\\\w+$')", "({string} ILIKE 'A%')"],
+    + ["({string} RLIKE '^a')", "({string} RLIKE '[0-9]+$')", "({string} RLIKE 'a.*b')", "({string} RLIKE '(a|b){2,3}')", r"({string} RLIKE '^\\\\w+$')", "({string} ILIKE 'A%')"]
+    + ["({string} LIKE {string})", "({string} LIKE concat('%', {string}))"]
+    + [rf"({{string}} RLIKE '{p}')" for p in (r"\\[x\\]", r"\\$\\d", '\\"', r"\\t", r"\\bab\\b", r"^\\S+$", r"[^\\s@]+\\W", r"\\pL+x", r"(?s)x.y", r"[\\]\\[]", "é{1,2}$")],
     "int": ["length({string})", "year({date})", "month({date})", "day({date})", "quarter({date})", "datediff({date}, {date})"] * 2
     + ["dayofweek({date})", "weekday({date})", "dayofyear({date})", "weekofyear({date})", "year({ntz})", "hour({ntz})", "minute({ntz})"]
     + ["second({ntz})", "month({ts})", "hour({ts})", "instr({string}, {string})", "locate({string}, {string})", "ascii({string})"]
     + ["({int} >> 3)", "shiftleft({int}, 2)", "sign({int})", "octet_length({string})", "bit_count({long})", "crc32({binary})", "unix_date({date})"]
-    + ["levenshtein({string}, {string})", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
+    + ["regexp_count({string}, '[a-b]')", "levenshtein({string}, {string})", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
     "long": ["({long} >> 5)", "({long} div {long})", "ceil({double})", "floor({double})", "ceil({long})", "floor({long})", "round({long}, 0)", "unix_micros({ts})", "try_cast({string} AS BIGINT)", "try_add({long}, {long})", "try_multiply({long}, {long})", "try_cast({double} AS BIGINT)"],
     "double": ["try_divide({double}, {double})", "try_divide({long}, {int})", "nanvl({double}, {double})"]
     + ["({double} / {double})", "({long} / {long})", "sqrt({double})", "round({double}, 2)", "signum({double})"] * 2
-    + ["ceil({double})", "exp({double})", "ln({double})", "pow({double}, {double})", "sin({double})", "log10({double})", "cbrt({double})"],
+    + ["ceil({double})", "exp({double})", "ln({double})", "pow({double}, {double})", "sin({double})", "log10({double})", "cbrt({double})"]
+    + [f"{f}({{double}})" for f in ("log2", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh")] + ["log({double}, {double})", "atan2({double}, {double})"]
+    + [f"pow({{double}}, {n})" for n in (0, 1, 2, -1, 0.5)],
     "float": ["({float} + {float})"],
     "dec": [f"CAST({{{kind}}} AS DECIMAL({p},{s}))" for kind in ANY for p, s in ((7, 2), (38, 18), (18, 0), (38, 0))]
     + ["({dec} / {dec})", "({dec} + {int})", "({dec} * {long})"] * 5
@@ -204,7 +210,7 @@ GRAMMAR: dict[str, list[str]] = {
     + ["substring({string}, 0, 2)", "left({string}, 2)", "right({string}, 2)", "substring({string}, {int}, {int})", "reverse({string})"]
     + ["replace({string}, {string}, {string})", "replace({string}, 'a', 'bb')", "lpad({string}, 5, 'xy')", "rpad({string}, 3)"]
     + ["repeat({string}, 3)", "concat_ws('-', {string}, {string})", "initcap({string})", "translate({string}, 'ab', 'xy')"]
-    + ["split_part({string}, 'a', 1)", "regexp_replace({string}, '[0-9]', '#')", "regexp_extract({string}, '(a)(b)?', 1)"]
+    + ["regexp_substr({string}, 'a+')", "split_part({string}, 'a', 1)", "regexp_replace({string}, '[0-9]', '#')", "regexp_extract({string}, '(a)(b)?', 1)"]
     + ["regexp_extract({string}, '(a+?)(.*)', 2)", "regexp_extract({string}, '^[^a]*(x|ab)*', 1)", "regexp_extract({string}, '[a-b]+', 0)"]
     + ["trim('x' FROM {string})", "date_format({date}, 'yyyy-MM')", "date_format({ntz}, 'HH:mm:ss')", "md5({binary})", "hex({long})"]
     + ["substring_index({string}, 'a', 1)", "overlay({string} PLACING 'zz' FROM 2)", "chr({long})", "format_string('%d', {int})"],

@@ -58,7 +58,7 @@ GRAMMAR: dict[str, list[str]] = {
     + [f"array_position({{{a}}}, {{{v}}})" for a, v in _VALUE.items()],
     "double": ["array_max({ad})", "array_min({ad})", "{ad}[0]", "get({ad}, {int})", "aggregate({ad}, 0D, (a, x) -> greatest(a, x))", "aggregate({ad}, 0D, (a, x) -> a + x)"],
     "date": ["array_max({ay})", "array_min({ay})", "{ay}[1]", "element_at({ay}, -1)"],
-    "string": ["array_max({at})", "array_min({at})", "array_join({at}, ',')", "array_join({at}, '-', 'null')", "array_join({at}, {string}, {string})", "concat_ws(',', {string}, {at})", "concat_ws({string}, {at}, {at})", "{s}.b", "{mt}[{int}]",
+    "string": ["array_max({at})", "array_min({at})", "array_join({at}, ',')", "array_join({at}, '-', 'null')", "array_join({at}, {string}, {string})", "concat_ws(',', {string}, {at})", "concat_ws('', {at}, {at})", "{s}.b", "{mt}[{int}]",
         "element_at({mt}, {int})", "{at}[0]", f"element_at({{at}}, {_PLACE})", "{as}[0].b", "aggregate({at}, '', (a, x) -> a || x)", "array_max(map_keys({mi}))", "({string} || {string})"],
     **{
         a: [

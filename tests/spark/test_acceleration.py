@@ -197,10 +197,56 @@ def test_what_is_left_to_spark_is_said(spark, items, options):
             spark.sql("SELECT 1 / n AS x FROM items").collect()
         assert spark.sql("SELECT n FROM items WHERE n < 3").write.mode("overwrite").format("noop").save() is None
         assert spark.newSession().range(3).count() == 3
-    assert "the expression Rand is not taken over" in acceleration.explain()
+    assert "the function rand is not taken over (line 1 of its SQL)" in acceleration.explain()
     assert ["division by zero" in "; ".join(query.left) for query in acceleration.queries] == [False, True, False]
     assert acceleration.queries[2].left, "what only passes rows on is written by Spark"
     assert "Spark alone computes" not in acceleration.explain(), "as it has already"
+
+
+def test_rows_that_spark_has_are_handed_over(spark, items, options):
+    """Of lists and cached DataFrames, where more is asked than the rows."""
+    names = spark.createDataFrame([(1, "a"), (2, "b"), (4, None)], ["k", "name"])
+    kept = spark.table("items").select("k", "n").where("n < 100").cache()
+    mapped = spark.createDataFrame(spark.sparkContext.parallelize([(1,), (2,)]).map(lambda row: row), ["k"])
+    asked = [
+        lambda: names.groupBy("name").agg(F.sum("k")).orderBy("name").collect(),
+        lambda: spark.table("items").join(names, "k").groupBy("name").count().orderBy("name").collect(),
+        lambda: kept.groupBy("k").agg(F.sum("n"), F.count("*")).orderBy("k").collect(),
+        lambda: kept.na.drop().count(),
+        lambda: spark.sql("SELECT a, count(*) FROM VALUES (1, 2), (1, 3) t(a, b) GROUP BY a").collect(),
+        lambda: mapped.groupBy("k").count().orderBy("k").collect(),
+        lambda: kept.where("n > 50").collect(),
+    ]
+    expected = [ask() for ask in asked]
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert [ask() for ask in asked] == expected
+    assert [not query.left for query in acceleration.queries] == [True] * 6 + [False], acceleration.explain()
+    kept.unpersist()
+
+
+def test_one_row_of_duplicates(spark, items, options):
+    """Any row of a key, all of whose columns are of one row of the table. Behind an order it is Spark's, as is the user's own first."""
+    table = spark.table("items")
+    with firesteel.accelerate(spark, options) as acceleration:
+        found = table.dropDuplicates(["k"]).collect()
+        assert table.groupBy("k").agg(F.first("k")).count() == 5
+        table.orderBy("n").dropDuplicates(["k"]).collect()
+        table.groupBy("k").agg(F.first("n")).collect()
+    assert [not query.left for query in acceleration.queries] == [True, True, False, False]
+    assert "first(), last() or dropDuplicates() takes" in acceleration.queries[3].left[0]
+    assert set(found) <= set(table.collect())
+    assert sorted(row.k or 0 for row in found) == [0, 1, 2, 3, 4]
+
+
+def test_near_functions_are_taken_over_if_asked(spark, items, options):
+    query = "SELECT k, exp(ln(sum(n) + 1)) AS e, pow(max(n), 2) AS p FROM items GROUP BY k ORDER BY k"
+    expected = spark.sql(query).collect()
+    for near in (False, True):
+        with firesteel.accelerate(spark, {**options, "firesteel.sql.near": near}) as acceleration:
+            found = spark.sql(query).collect()
+        assert ("firesteel.sql.near" in "".join(acceleration.queries[0].left)) is not near
+        assert [row.p for row in found] == [row.p for row in expected]
+        assert [row.e for row in found] == pytest.approx([row.e for row in expected], rel=1e-14)
 
 
 def test_a_small_query_that_needs_stages_is_sparks(spark, items, options):

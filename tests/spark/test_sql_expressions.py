@@ -22,7 +22,7 @@ NESTED = {*arrays.RULES, *maps.RULES, *lambdas.RULES}
 """Held to Spark in test_sql_nested."""
 OTHERWISE = {
     "HashOfRow", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
-    "NormalizeNaNAndZero", "ScalarSubquery", "UnscaledValue", "InSet",
+    "NormalizeNaNAndZero", "AtLeastNNonNulls", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
 """Entries that only plans of whole queries, which test_sql_takeover runs, or of steps hold."""
 ABSENT = {"DayName", "MonthName"} if version() == "3.5" else {"Encode", "StringDecode"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import re
 import threading
 import warnings
 from pathlib import Path
@@ -88,7 +89,7 @@ ORDERED = {
 BY_SPARK = {
     "random": "SELECT k, rand(1) AS r FROM edges",
     "lists": "SELECT k, collect_list(s) AS l FROM edges WHERE i > 5 GROUP BY k",
-    "regexes": "SELECT regexp_replace(s, '(?i)x', '-') AS r FROM edges",
+    "regexes": "SELECT regexp_replace(s, 'x(?=y)', '-') AS r FROM edges",
     "texts of doubles": "SELECT CAST(f AS STRING) AS r FROM edges",
 }
 FAILING = {
@@ -234,7 +235,7 @@ def test_the_unknown_stays_on_spark(spark, env, views, query):
     stream = env.from_dataframe(frame)
     assert kind(stream) == "from_dataframe"
     assert "Spark computes a part of step 'from_dataframe'" in stream.explain()
-    assert "is not taken over" in stream.explain()
+    assert re.search("is not taken over|not surely the same", stream.explain())
     assert sorted(rows(stream.to_arrow()), key=sortable) == sorted(rows(frame.toArrow()), key=sortable)
 
 
@@ -254,7 +255,7 @@ def test_a_part_by_spark(spark, env, views):
     assert_as_spark(spark, env, query)
     told = env.from_dataframe(spark.sql(query)).explain()
     assert "Spark computes a part of step 'sql(" in told
-    assert "Aggregate: the aggregate HyperLogLogPlusPlus is not taken over" in told
+    assert "Aggregate: the function approx_count_distinct is not taken over" in told
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,11 @@ SQL_DATAFRAMES = one_of("auto", "spark")(
     "auto",
     "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB, as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
 )
+SQL_NEAR = switch(
+    "firesteel.sql.near",
+    False,
+    "Take over exp, logarithms, powers, roots and angles in queries too. The last digit of their values may differ from Spark's.",
+)
 _remove(
     "firesteel.sql.min-input-bytes",
     "Small queries run in the driver's process; firesteel.run.in-process says which.",

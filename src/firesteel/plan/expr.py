@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import is_
@@ -9,7 +10,11 @@ from typing import Any
 
 
 class Unsupported(Exception):
-    """A part of a plan that is not taken over, with the reason in words."""
+    """A part of a plan that is not taken over, with the reason in words. ``at``: the expression, if it is one."""
+
+    def __init__(self, reason: str, at: Expr | None = None) -> None:
+        super().__init__(reason)
+        self.at = at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,12 +22,13 @@ class Expr:
     """An expression, or a part of one.
 
     ``fields``: by the names of Scala's parameters: nodes, lists, strings, numbers, booleans, None. ``type``: as in Spark's JSON (``"long"``,
-    ``"decimal(7,2)"``, a dict for nested ones); None for what has no value.
+    ``"decimal(7,2)"``, a dict for nested ones); None for what has no value. ``place``: where the user wrote it, as far as Spark knows.
     """
 
     cls: str
     fields: dict[str, Any]
     type: Any = None
+    place: str = ""
 
     def __getitem__(self, name: str) -> Any:
         """Raises Unsupported for a field that this version of Spark does not have."""
@@ -61,6 +67,30 @@ def walk(node: Expr) -> list[Expr]:
         found.append(one)
         stack.extend(reversed(one.nodes()))
     return found
+
+
+_FUNCTIONS = {
+    "ApproximatePercentile": "percentile_approx",
+    "Average": "avg",
+    "HyperLogLogPlusPlus": "approx_count_distinct",
+    "JsonToStructs": "from_json",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id",
+    "Murmur3Hash": "hash",
+    "Pow": "power",
+    "Rand": "rand",
+    "SoundEx": "soundex",
+    "StringToMap": "str_to_map",
+    "XxHash64": "xxhash64",
+}
+"""Names that are not those of the class."""
+
+
+def said_function(node: Expr) -> str:
+    """What users call the function of an expression or an aggregate."""
+    cls = node["aggregateFunction"].cls if node.cls == "AggregateExpression" else node.cls
+    if cls in ("Invoke", "StaticInvoke") and isinstance(node.get("functionName"), str):
+        return f"the function {node['functionName']} of Spark's own Java"
+    return f"the function {_FUNCTIONS.get(cls) or re.sub(r'(?<=[a-z0-9])(?=[A-Z])', '_', cls).lower()}"
 
 
 def eval_mode(node: Expr) -> str:

@@ -84,12 +84,13 @@ _NULL_OF_NULLS = frozenset(
 
 _NAMES = """
 AttributeReference Alias Literal NamedLambdaVariable LambdaFunction OuterReference And Or Not IsNull IsNotNull In InSet If
-CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least IsNaN NaNvl
+CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least AtLeastNNonNulls IsNaN NaNvl
 KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull NormalizeNaNAndZero
+Exp Log Log2 Log10 Logarithm Pow Cbrt Sin Cos Tan Cot Sec Csc Asin Acos Atan Atan2 Sinh Cosh Tanh
 Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
 BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
-Ascii BitLength Chr Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Like Lower Upper Md5
-OctetLength Overlay Reverse RLike Sha1 Sha2 StringInstr StringLPad StringLocate StringRPad StringReplace StringSplit
+Ascii BitLength Chr Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5
+OctetLength Overlay RegExpExtract RegExpExtractAll RegExpReplace Reverse RLike Sha1 Sha2 StringInstr StringLPad StringLocate StringRPad StringReplace StringSplit
 StringTranslate StringTrim StringTrimLeft StringTrimRight Substring SubstringIndex
 Year Quarter Month DayOfMonth DayOfWeek DayOfYear WeekDay WeekOfYear YearOfWeek Hour Minute Second SecondWithFraction
 DayName MonthName DateFormatClass LastDay TruncDate TruncTimestamp DateAdd DateSub DateDiff UnixDate UnixMicros UnixMillis
@@ -98,7 +99,7 @@ ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears
 CreateArray CreateNamedStruct GetStructField GetArrayStructFields Size ArrayContains ArrayDistinct ArrayExcept ArrayExists
 ArrayFilter ArrayForAll ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayTransform ArrayUnion
 ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter
-AggregateExpression Complete Count Max Min First Last StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
+AggregateExpression Complete AnyRow Count Max Min First Last StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
 WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast RowFrame
 RangeFrame UnboundedPreceding UnboundedFollowing CurrentRow RowNumber Rank DenseRank PercentRank CumeDist NTile Lag Lead
 NthValue NumericEvalContext EvalMode ANSI LEGACY TRY
@@ -255,4 +256,5 @@ _SOMETIMES: dict[str, Callable[[Expr], bool]] = {
     "MakeDecimal": _makes_decimals,
     "GetArrayItem": _fails_on_error,
     "SpecifiedWindowFrame": _is_moved,
+    "Like": lambda node: node["right"].cls != "Literal",
 }

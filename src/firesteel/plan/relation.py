@@ -106,9 +106,13 @@ class Stream(Leaf):
 
 @dataclass(frozen=True, eq=False)
 class BySpark(Leaf):
-    """Rows that Spark computes. ``step``: reads them, with columns of these names."""
+    """Rows that Spark computes. ``step``: reads them, with columns of these names.
+
+    ``rows``: gives all of them to the driver, where they are few and Spark only hands them over; else None.
+    """
 
     step: Any
+    rows: Callable[[], pa.Table] | None = None
 
 
 # --- of one relation --------------------------------------------------------------------------------------------------

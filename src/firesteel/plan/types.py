@@ -70,6 +70,18 @@ def checked(kind: Any) -> str:
     raise Unsupported(f"the type {said(kind)} is not taken over")
 
 
+def grouped(kind: Any) -> Any:
+    """The type, if the engine finds its values equal where Spark does: a plain one, or an array or struct of such without floating-point
+    numbers. Raises Unsupported."""
+    if not isinstance(kind, dict):
+        return checked(kind)
+    if arrows(kind) is not None or entry_of(kind) is not None:
+        raise Unsupported(f"groups by the type {said(kind)} are not taken over")
+    if any(grouped(part) in FLOATS for _, part in _parts(kind)):
+        raise Unsupported(f"groups by the type {said(kind)} of floating-point numbers are not taken over")
+    return kind
+
+
 def is_days(kind: Any) -> bool:
     """An interval of days to seconds, in microseconds."""
     return isinstance(kind, str) and kind.startswith("interval ") and not is_months(kind)

@@ -16,7 +16,7 @@ from firesteel.plan.relation import (
     Names,
     Scan,
 )
-from firesteel.plan.types import FLOATS, arrows, checked, engine_type
+from firesteel.plan.types import FLOATS, arrows, engine_type, grouped
 from firesteel.render.expressions.generators import lists as lists_of
 from firesteel.render.expressions.nested.fitting import fitted
 from firesteel.render.expressions.texts import undivided
@@ -91,7 +91,7 @@ def window_keys(parts: Iterable[Expr], names: Names) -> tuple[dict[str, str], Co
     x, texts = Expressions(), dict[str, str]()
     kinds: Columns = {}
     for part in parts:
-        kind, text = checked(part.type), x.text(part)
+        kind, text = grouped(part.type), x.text(part)
         name = part.id if kind not in FLOATS and part.cls == "AttributeReference" else names.new("part")
         texts[name], kinds[name] = f"({text} + 0)" if kind in FLOATS else text, kind
     return texts, kinds

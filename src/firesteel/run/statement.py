@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from firesteel.connectors.base import Source, Split
 from firesteel.engine.files import FileRows, by_place, identifier, scan_of
 from firesteel.plan.expr import Unsupported
-from firesteel.plan.relation import Leaf, Names, Relation, Scan, Values
+from firesteel.plan.relation import BySpark, Leaf, Names, Relation, Scan, Values
 from firesteel.plan.rules import Applied, optimise
 from firesteel.plan.rules.facts import Facts
 from firesteel.render.query import Query
@@ -25,8 +25,8 @@ _UNPRUNED = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``first``: queries that are to run before, each as a table of this name, in order. ``tables``: rows that the text names; ``sources``: what
-    it names and the engine cannot read itself; ``files``: paths that it names. ``nbytes``: plain bytes of the columns that it reads; of
+    """``first``: queries that are to run before, each as a table of this name, in order. ``tables``: rows that the text names; ``held``: rows
+    that it names and Spark hands over; ``sources``: what it names and the engine cannot read itself; ``files``: paths that it names. ``nbytes``: plain bytes of the columns that it reads; of
     tables above 1 GiB without the row groups that are left out."""
 
     text: str
@@ -37,6 +37,7 @@ class Statement:
     nbytes: int
     rules: tuple[Applied, ...] = ()
     """What each did to the plan."""
+    held: Mapping[str, Callable[[], pa.Table]] = field(default_factory=dict[str, Callable[[], pa.Table]])
 
 
 _Rows = tuple[Sequence[Split], Sequence[FileRows] | None]
@@ -57,7 +58,7 @@ def _rows_of(source: Source) -> _Rows:
 
 def statement_of(relation: Relation, columns: list[str]) -> Statement:
     """The statement that gives these columns of a relation. Raises Unsupported where a stage has to compute some of it."""
-    names, tables = Names(), dict[str, pa.Table]()
+    names, tables, held = Names(), dict[str, pa.Table](), dict[str, Callable[[], pa.Table]]()
     found: dict[Scan, _Rows] = {}
     sources = dict[str, tuple[Source, Sequence[Split]]]()
     files: set[str] = set()
@@ -77,6 +78,10 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
         nonlocal total
         if isinstance(leaf, Values):
             return table(leaf.rows)
+        if isinstance(leaf, BySpark) and leaf.rows is not None:
+            name = names.new("rows")
+            held[name] = leaf.rows
+            return name
         if not isinstance(leaf, Scan):
             raise Unsupported("Spark computes a part of it")
         source, (splits, parts) = leaf.source, rows(leaf)
@@ -96,4 +101,4 @@ def statement_of(relation: Relation, columns: list[str]) -> Statement:
     relation, rules = optimise(relation, Facts.of_files(lambda scan: rows(scan)[1], names))
     text = f"SELECT {items} FROM {query.rows(relation)}"
     first, text = query.statements(text)
-    return Statement(text, first, tables, sources, frozenset(files), total, rules)
+    return Statement(text, first, tables, sources, frozenset(files), total, rules, held)

@@ -24,7 +24,7 @@ from firesteel.plan.relation import (
     Values,
     Window,
 )
-from firesteel.plan.types import arrow_type, carried, checked, engine_type
+from firesteel.plan.types import FLOATS, arrow_type, carried, checked, engine_type, fields_of
 from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
@@ -38,9 +38,22 @@ def stream(reader: Reader, node: Operator) -> Relation:
     rdd = node["rdd"]
     rows = reader.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
     if rows is None:
-        raise Unsupported("rows that the driver or Python has are Spark's")
+        if not isinstance(rdd, dict) or not rdd.get("driver"):
+            raise Unsupported("rows that Spark has of Python or of a checkpoint are Spark's")
+        return reader.held(node)
     reader.taken += 1
     return Stream({a.id: carried(a.type) for a in node["output"]}, rows)
+
+
+_FEW = 64 << 20
+"""Most bytes of a cached DataFrame that Spark hands over."""
+
+
+def cached(reader: Reader, node: Operator) -> Relation:
+    """Rows that a user has cached: Spark keeps them, or keeps them from now on."""
+    if reader.catalyst.sizes[node.handle] > _FEW:
+        raise Unsupported(f"a cached DataFrame of more than {_FEW >> 20} MiB is Spark's")
+    return reader.held(node)
 
 
 def local(reader: Reader, node: Operator) -> Relation:
@@ -52,6 +65,7 @@ def local(reader: Reader, node: Operator) -> Relation:
         return _numbered(reader, node["data"])
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
     table = reader.catalyst.table_of(node, list(columns)).cast(schema) if node["data"] else schema.empty_table()
+    reader.handed += bool(node["data"])
     return Values(columns, table)
 
 
@@ -116,12 +130,34 @@ def generate(reader: Reader, node: Operator) -> Relation:
 def sort(reader: Reader, node: Operator) -> Relation:
     if node["global"] is not True:
         raise Unsupported("an order within partitions is Spark's")
-    return Sort(reader.relation(node["child"]), tuple(node["order"]))
+    return Sort(reader.relation(node["child"]), orders(node["order"]))
+
+
+def orders(order: list[Expr]) -> tuple[Expr, ...]:
+    """The same order, by the fields of structs instead of structs: inside of them null is the smallest value."""
+    return tuple(part for one in order for part in _orders_of(one))
+
+
+def _orders_of(order: Expr) -> list[Expr]:
+    by = order["child"]
+    if not fields_of(by.type):
+        return [order]
+    ascending = order["direction"].cls == "Ascending"
+    null_first = Expr("Descending" if order["nullOrdering"].cls == "NullsFirst" else "Ascending", {})
+    inside = Expr("NullsFirst" if ascending else "NullsLast", {})
+    first = Expr("IsNull", {"child": by}, "boolean")
+    parts = [
+        replace(order, fields={"child": one, "direction": order["direction"], "nullOrdering": inside})
+        for one in _fields(by)
+    ]
+    found = [replace(order, fields={"child": first, "direction": null_first, "nullOrdering": inside})]
+    return [*found, *(part for one in parts for part in _orders_of(one))]
 
 
 def window(reader: Reader, node: Operator) -> Relation:
     child = reader.relation(node["child"])
-    return Window(child, tuple(node["partitionSpec"]), {item.id: item for item in node["windowExpressions"]})
+    keys = tuple(part for one in node["partitionSpec"] for part in parts_of(one))
+    return Window(child, keys, {item.id: item for item in node["windowExpressions"]})
 
 
 # --- the first rows, and those behind an offset -----------------------------------------------------------------------
@@ -146,7 +182,7 @@ def _first(reader: Reader, most: int | None, skipped: int, child: Operator) -> R
         chosen, ordered = child["projectList"], child["child"]
     if ordered.cls != "Sort" or ordered["global"] is not True:
         return Limit(reader.relation(child), most, skipped)
-    first = Limit(reader.relation(ordered["child"]), most, skipped, tuple(ordered["order"]))
+    first = Limit(reader.relation(ordered["child"]), most, skipped, orders(ordered["order"]))
     return projected(reader, first, chosen) if chosen is not None else first
 
 
@@ -167,12 +203,118 @@ def _constant(node: Expr) -> int:
 
 
 def aggregate(reader: Reader, node: Operator) -> Relation:
-    child = reader.relation(node["child"])
     node = picked_by_max(node)
-    groups, items = tuple(node["groupingExpressions"]), node["aggregateExpressions"]
+    items = _of_first_rows(reader, node)
+    child = reader.relation(node["child"])
+    groups, items = _by_fields(node["groupingExpressions"], items)
     if any(map(_has_subquery, items)):
         return _with_subqueries(reader, child, groups, items)
     return Aggregate(child, groups, {item.id: item for item in items} or {reader.new_name(): integer(1)})
+
+
+def _of_first_rows(reader: Reader, node: Operator) -> list[Expr]:
+    """The items with ``first`` and ``last`` as values of the keys, or of one row of the group, always the same one.
+
+    Spark promises no row of ``dropDuplicates`` and ``any_value``. All their columns are of one row. Which row the user's own ``first`` takes, or
+    ``dropDuplicates`` behind an order, is left to Spark: it often is the first one, but not always.
+    """
+    items, keys = node["aggregateExpressions"], node["groupingExpressions"]
+    known = {one.id for one in keys if one.cls == "AttributeReference" and not _has_floats(one.type)}
+    found: dict[Any, Expr] = {}
+    rows: dict[Any, list[Expr]] = {}
+    for call in (part for item in items for part in walk(item) if _is_end(part)):
+        value = call["aggregateFunction"]["child"]
+        if keys and attributes(value) <= known and call["filter"] is None:
+            found[same(call)] = value
+        elif reader.catalyst.asks_first or _has_order(node["child"]):
+            raise Unsupported("which row first(), last() or dropDuplicates() takes of an order is Spark's", call)
+        else:
+            rows.setdefault(_row_of(call), []).append(call)
+    for calls in rows.values():
+        found |= _of_one(calls)
+    return replaced(items, lambda part: found.get(same(part)) if _is_end(part) else None) if found else items
+
+
+def _has_order(node: Operator) -> bool:
+    while node.cls in ("Project", "Filter", "GlobalLimit", "LocalLimit", "Offset"):
+        node = node["child"]
+    return node.cls in ("Sort", "Window")
+
+
+def _has_floats(kind: Any) -> bool:
+    """A group may have zeros of two signs then."""
+    return kind in FLOATS or any(_has_floats(part) for _, part in fields_of(kind) or [])
+
+
+def _is_end(node: Expr) -> bool:
+    return node.cls == "AggregateExpression" and node["aggregateFunction"].cls in ("First", "Last")
+
+
+def _row_of(call: Expr) -> Any:
+    """The same for calls that give values of one row."""
+    function = call["aggregateFunction"]
+    nulls = same(function["child"]) if function["ignoreNulls"] else None
+    return nulls, call["filter"] and same(call["filter"])
+
+
+def _of_one(calls: list[Expr]) -> dict[Any, Expr]:
+    """Values of one row: the fields of a struct."""
+    values = {same(call): call["aggregateFunction"]["child"] for call in calls}
+    fields = [
+        {"name": f"f{i}", "type": one.type, "nullable": True, "metadata": {}} for i, one in enumerate(values.values())
+    ]
+    names = [Expr("Literal", {"value": field["name"]}, "string") for field in fields]
+    parts = [part for pair in zip(names, values.values(), strict=True) for part in pair]
+    row = Expr("CreateNamedStruct", {"children": parts}, {"type": "struct", "fields": fields})
+    call, function = calls[0], calls[0]["aggregateFunction"]
+    where: Expr | None = call["filter"]
+    if function["ignoreNulls"]:
+        known = Expr("IsNotNull", {"child": function["child"]}, "boolean")
+        where = known if where is None else Expr("And", {"left": known, "right": where}, "boolean")
+    picked = Expr("AnyRow", {"child": row}, row.type)
+    whole = replace(call, fields={**call.fields, "aggregateFunction": picked, "filter": where}, type=row.type)
+    return dict(zip(values, _fields(whole), strict=True))
+
+
+def _by_fields(groups: list[Expr], items: list[Expr]) -> tuple[tuple[Expr, ...], list[Expr]]:
+    """Groups by the fields of structs instead of the structs, which are made again of the fields."""
+    whole = {same(one): _whole(one) for one in groups if fields_of(one.type)}
+    parts = [part for one in groups for part in parts_of(one)]
+    known = set(map(same, parts)) if whole else set[Any]()
+
+    def made(node: Expr) -> Expr | None:
+        key = same(node)
+        return node if node.cls == "AggregateExpression" or key in known else whole.get(key)
+
+    if whole:
+        items = [Expr("Alias", {"child": replaced(item, made), "exprId": item["exprId"]}, item.type) for item in items]
+    return tuple(parts), items
+
+
+def parts_of(node: Expr) -> list[Expr]:
+    """Plain values that are the same where the values of an expression are: of a struct, whether it is null, and its fields."""
+    fields = fields_of(node.type)
+    if fields is None:
+        return [node]
+    return [Expr("IsNull", {"child": node}, "boolean"), *(part for one in _fields(node) for part in parts_of(one))]
+
+
+def _fields(struct: Expr) -> list[Expr]:
+    return [
+        Expr("GetStructField", {"child": struct, "ordinal": place, "name": name}, kind)
+        for place, (name, kind) in enumerate(fields_of(struct.type) or [])
+    ]
+
+
+def _whole(node: Expr) -> Expr:
+    """The expression, made of its :func:`parts_of`."""
+    if not fields_of(node.type):
+        return node
+    pairs = [(Expr("Literal", {"value": one["name"]}, "string"), _whole(one)) for one in _fields(node)]
+    struct = Expr("CreateNamedStruct", {"children": [part for pair in pairs for part in pair]}, node.type)
+    is_null = Expr("IsNull", {"child": node}, "boolean")
+    null = Expr("Literal", {"value": None}, node.type)
+    return Expr("If", {"predicate": is_null, "trueValue": null, "falseValue": struct}, node.type)
 
 
 def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], items: list[Expr]) -> Relation:

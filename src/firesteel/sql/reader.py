@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from firesteel.compile.stream_graph import DataFrameStep, StreamEdge, StreamNode
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
-from firesteel.plan.expr import Expr, Unsupported, column, replaced, walk
+from firesteel.plan.expr import Expr, Unsupported, column, replaced, said_function, walk
 from firesteel.plan.relation import BySpark, Columns, Project, Relation, Shared
 from firesteel.plan.types import carried
+from firesteel.render.expressions.near import is_near
 from firesteel.sql import operators, python
-from firesteel.sql.plans.catalyst import Catalyst, Operator
+from firesteel.sql.plans.catalyst import Catalyst, Operator, collected, few_rows
 from firesteel.sql.plans.repeated import repeated
 from firesteel.sql.plans.wanted import Wanted, wanted_columns
 from firesteel.sql.scans.chosen import Chosen, chosen
@@ -44,9 +46,15 @@ class Reader:
     catalyst: Catalyst
     judge: Callable[[Relation], object]
     streams: Mapping[int, StreamEdge] = field(default_factory=dict[int, StreamEdge])
+    whole: bool = False
+    """Nothing is to be left to Spark, but rows that it only hands over."""
+    near: bool = False
+    """Functions whose last digit may differ from Spark's are taken over."""
     left: list[str] = field(default_factory=list)
     taken: int = 0
     """Relations that are read without Spark."""
+    handed: int = 0
+    """Relations of few rows that Spark hands over, or that the plan holds."""
     footers: dict[InputFile, Footer] = field(default_factory=dict)
     """Of Parquet files, once read."""
     chosen: dict[int, Chosen] = field(init=False)
@@ -93,7 +101,8 @@ class Reader:
             if left.top != node.handle:
                 raise
         except Unsupported as reason:
-            self.left.append(f"{node.cls}: {reason}")
+            place = next((one.place for one in walk(reason.at) if one.place), "") if reason.at else ""
+            self.left.append(f"{node.cls}: {reason} ({place})" if place else f"{node.cls}: {reason}")
             top = self.chosen[node.handle].top if node.handle in self.chosen else node.handle
             if top != node.handle:
                 raise _LeftWith(top, reason) from reason
@@ -112,23 +121,41 @@ class Reader:
             raise Unsupported(failure(error)) from error
 
     def _judged(self, relation: Relation) -> Relation:
+        for part in (part for one in relation.expressions for part in walk(one) if not self.near and is_near(part)):
+            raise Unsupported(
+                f"the last digit of {said_function(part)} may differ: firesteel.sql.near=true takes it over", part
+            )
         self.judge(relation)
         return relation
+
+    def held(self, node: Operator) -> Relation:
+        """Few rows that Spark has: it hands them over, without columns that nothing reads. Raises Unsupported unless ``whole``."""
+        if not self.whole:
+            raise Unsupported("rows that Spark has are Spark's")
+        self.handed += 1
+        return self._from_spark(node, [a.id for a in self.wanted(node)])
 
     def _by_spark(self, node: Operator) -> Relation:
         for part in walk(node):
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
                 raise Unsupported("; ".join(self.left))  # Spark knows no rows of it
+        return self._from_spark(node, [])
+
+    def _from_spark(self, node: Operator, held: list[str]) -> Relation:
+        """``held``: the columns of rows that Spark only hands over."""
         output = self.catalyst.output_of(node)
-        columns: Columns = {a.id: carried(a.type) for a in output}
-        if not columns or len(columns) < len(output):
+        columns: Columns = {a.id: carried(a.type) for a in output if not held or a.id in held}
+        if not columns or len({a.id for a in output}) < len(output):
             raise Unsupported(f"{node.cls} has no columns, or one twice")
         from firesteel.spark.dataframes import dataframe_schema, dataframe_source  # loads pyspark
 
-        frame = self.catalyst.dataframe_of(node, list(columns))
+        frame = self.catalyst.dataframe_of(node, [a.id for a in output])
+        if held:
+            frame = frame.select(*columns)
+        collect = few_rows if node.cls == "LogicalRDD" else collected
         step = StreamNode("spark", DataFrameStep(lambda: dataframe_source(frame)), dataframe_schema(frame))
-        return self._judged(BySpark(columns, step))
+        return self._judged(BySpark(columns, step, partial(collect, frame) if held else None))
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
@@ -181,6 +208,7 @@ RULES: dict[str, Callable[[Reader, Operator], Relation]] = {
     "OneRowRelation": operators.one_row,
     "LocalRelation": operators.local,
     "LogicalRDD": operators.stream,
+    "InMemoryRelation": operators.cached,
     "Project": operators.project,
     "Filter": operators.filtered,
     "Expand": operators.expand,

@@ -42,8 +42,16 @@ class TakenOver:
         return replace(rows.selecting(items, columns, "select").step(self.schema, place), rules=rules)
 
 
-def take_over(catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, StreamEdge] | None = None) -> TakenOver:
+def take_over(
+    catalyst: Catalyst,
+    schema: pa.Schema,
+    streams: Mapping[int, StreamEdge] | None = None,
+    *,
+    whole: bool = False,
+    near: bool = False,
+) -> TakenOver:
     """``schema``: the names and types of the rows for users. ``streams``: of the environment, by the number of the RDD that stands for them in the plan.
+    ``whole``, ``near``: as of :class:`Reader`.
 
     Raises Unsupported where nothing would be gained (none of its relations can be read without Spark), or where a part with a stream of
     ours would be left to Spark.
@@ -51,10 +59,11 @@ def take_over(catalyst: Catalyst, schema: pa.Schema, streams: Mapping[int, Strea
     if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
     steps = Steps()
-    reader = Reader(catalyst, steps.rows, streams or {})
+    reader = Reader(catalyst, steps.rows, streams or {}, whole, near)
     relation = reader.relation(catalyst.root)
-    if not reader.taken:
-        raise Unsupported("; ".join(reader.left) or "it reads nothing")
+    if not reader.taken and not (whole and reader.handed and catalyst.gains):
+        only = "it only passes on rows that Spark has" if whole and reader.handed else "it reads nothing"
+        raise Unsupported("; ".join(reader.left) or only)
     columns = [attribute.id for attribute in catalyst.output_of(catalyst.root)]
     return TakenOver(relation, columns, reader.left, schema, steps)
 

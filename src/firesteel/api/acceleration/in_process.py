@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,7 +77,9 @@ class Chosen:
         most = _WRITTEN_BYTES if written else options[MAX_COLLECT_BYTES]
         try:
             with own_interrupts():
-                return runner.run(self.statement, self.choice, schema, action, options, new_job_id(), caller, most)
+                held = {name: rows() for name, rows in self.statement.held.items()}
+                statement = replace(self.statement, tables=self.statement.tables | held)
+                return runner.run(statement, self.choice, schema, action, options, new_job_id(), caller, most)
         except TooManyBytes as error:
             if written:
                 return self._stages("rows", f"its rows are more than {format_bytes(most)}")

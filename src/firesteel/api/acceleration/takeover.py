@@ -37,13 +37,10 @@ from firesteel.options import (
 )
 from firesteel.options.registry import BY_DEFAULT
 from firesteel.plan.dump import explain_rules
-from firesteel.plan.expr import Unsupported, walk
+from firesteel.plan.expr import Unsupported
 from firesteel.run.in_process import Answered
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.takeover import TakenOver
-
-_GAINING = {"Aggregate", "Join", "Sort", "Window"}
-"""Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ class Takeover:
             asked = _Asked(environment, place, _plan_of(frame))
             if check is not None:
                 check(asked.plan)
-            taken = wholly_taken_over(asked.plan, _schema_of(asked.plan))
+            taken = wholly_taken_over(asked.plan, _schema_of(asked.plan), environment.options)
             if self._dry_run:
                 taken.step(place)  # what is wrong with it is told
                 Chosen.of(environment, asked.plan, taken)
@@ -196,7 +193,7 @@ class Takeover:
         try:
             environment = self._environment(frame.sparkSession)
             plan = _plan_of(frame)
-            taken = wholly_taken_over(plan, _schema_of(plan))
+            taken = wholly_taken_over(plan, _schema_of(plan), environment.options)
             chosen = Chosen.of(environment, plan, taken)
             here = chosen.statement if chosen.choice.runner == "in process" else None
             record = taken.step("").rules if here is None else here.rules
@@ -275,5 +272,5 @@ def _schema_of(plan: Catalyst) -> pa.Schema:
 
 
 def _checks_gain(plan: Catalyst) -> None:
-    if not any(node.cls in _GAINING for node in walk(plan.root)):
+    if not plan.gains:
         raise UsageError("it only passes rows on: Spark does that without a detour")

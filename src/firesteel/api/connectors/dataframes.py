@@ -20,7 +20,7 @@ from firesteel.api.steps.projection import project
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.options import SQL_DATAFRAMES
+from firesteel.options import SQL_DATAFRAMES, SQL_NEAR, Options
 from firesteel.task.expressions import column
 
 if TYPE_CHECKING:
@@ -201,15 +201,15 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
-def wholly_taken_over(plan: Catalyst, schema: pa.Schema) -> TakenOver:
-    """A DataFrame's plan without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
+def wholly_taken_over(plan: Catalyst, schema: pa.Schema, options: Options) -> TakenOver:
+    """A DataFrame's plan without any help of Spark's but rows that it has. Raises UsageError with the reason where that cannot be had."""
     if find_spec("duckdb") is None:
         raise UsageError(_NO_ENGINE)
     from firesteel.plan.expr import Unsupported
     from firesteel.sql.takeover import take_over
 
     try:
-        taken = take_over(plan, schema)
+        taken = take_over(plan, schema, whole=True, near=options[SQL_NEAR])
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
     if taken.left:
@@ -235,7 +235,7 @@ def _taken_over(
 
     edges = {number: pipeline.edge() for number, pipeline in (streams or {}).items()}
     try:
-        taken = take_over(read_plan(dataframe), by_spark.schema, edges)
+        taken = take_over(read_plan(dataframe), by_spark.schema, edges, near=env.options[SQL_NEAR])
         return Pipeline(env, taken.step(place)).left_to_spark(taken.left).or_by_spark(by_spark)
     except (Unsupported, FiresteelError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.plan.expr import Expr, Unsupported, eval_mode
-from firesteel.plan.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
+from firesteel.plan.expr import Expr, Unsupported, eval_mode, said_function
+from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, engine_type, fields_of, grouped, said
 from firesteel.render.expressions import statistics
 from firesteel.render.expressions.arithmetic import decimal_quotient
+from firesteel.render.expressions.statistics import and_known
 from firesteel.render.expressions.texts import left_to_spark, unscaled
 from firesteel.render.expressions.translator import Expressions
 
@@ -37,8 +38,11 @@ def parts_of(node: Expr, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
     if function.cls == "Count":
         return Parts(((f"count({_counted(function, x)}){where}", "long"),), "CAST(coalesce(sum({0}), 0) AS BIGINT)")
     if function.cls in ("Max", "Min"):
-        name = function.cls.lower()
-        return Parts(((f"{name}({x.text(_plain(function))}){where}", checked(function.type)),), name + "({0})")
+        kind = carried(function.type)
+        return Parts(((extreme(function, x.text(function["child"]), where), kind),), extreme(function, "{0}", ""))
+    if function.cls == "AnyRow":
+        kind = carried(function.type)
+        return Parts(((_any_row(x.text(function["child"]), where), kind),), _any_row("{0}", ""))
     if function.cls == "Sum":
         text, kind, digits = _summed(function, x)
         if digits is not None:
@@ -75,20 +79,24 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
     if function.cls == "Count":
         return f"count({distinct}{_counted(function, x, bool(distinct))}){tail}"
     if function.cls in ("Max", "Min"):
-        return f"{function.cls.lower()}({x.text(_plain(function))}){tail}"
+        if fields_of(function.type) and over:
+            raise Unsupported(f"{function.cls} of structs in a window is not taken over")
+        return extreme(function, x.text(function["child"]), where, over)
     if function.cls in _SPREADS:
         if _plain(function).type != "double" or distinct:
             raise Unsupported(f"{function.cls} of {said(_plain(function).type)} is not taken over")
         text, name = x.text(_plain(function)), _SPREADS[function.cls]
         spread = f"{name}({text}){tail}"
         return f"({spread} + {statistics.spread_of_one(text, tail)})" if name.endswith("_pop") else spread
+    if function.cls == "AnyRow":
+        return _any_row(x.text(function["child"]), where)
     if function.cls == "ListAgg" and not over:
         return statistics.listed(node, x, where)
     if function.cls not in ("Sum", "Average"):
         text = None if distinct else statistics.whole_of(function, x, where, over)
         if text is not None:
             return text
-        raise Unsupported(f"the aggregate {function.cls} is not taken over")
+        raise Unsupported(f"{said_function(function)} is not taken over")
     text, kind, digits = _summed(function, x)
     total = f"sum({distinct}{text}){tail}"
     if _is_judged(function):
@@ -96,6 +104,30 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
     if function.cls == "Sum":
         return f"CAST({unscaled(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
     return _mean(total, f"count({distinct}{text}){tail}", kind, digits, function)
+
+
+def _any_row(text: str, where: str) -> str:
+    """One row, whatever their order is."""
+    return f"arg_min_null({text}, hash({text})){where}"
+
+
+def extreme(function: Expr, text: str, where: str, over: str = "") -> str:
+    """The largest or smallest value; of structs, in which null is the smallest value, by what orders them."""
+    name, kind = function.cls.lower(), function["child"].type
+    if not fields_of(kind):
+        checked(kind)
+        return f"{name}({text}){where}{f' {over}' if over else ''}"
+    by = ", ".join(f"{part}, 'ASC NULLS FIRST'" for part in _ordering(text, kind)[1:])
+    return f"arg_{name}_null({text}, create_sort_key({by})) FILTER (WHERE {and_known(text, where)})"
+
+
+def _ordering(text: str, kind: Any) -> list[str]:
+    """Plain values that order values of a type."""
+    fields = fields_of(kind)
+    if not fields:
+        return [f"({text} + 0)" if checked(kind) in FLOATS else text]
+    inside = [_ordering(f"struct_extract_at({text}, {place})", part) for place, (_, part) in enumerate(fields, 1)]
+    return [f"{text} IS NOT NULL", *(one for parts in inside for one in parts)]
 
 
 def decimal_sum(node: Expr) -> Expr | None:
@@ -147,7 +179,7 @@ def _counted(function: Expr, x: Expressions, distinct: bool = False) -> str:
         return "*"
     if distinct:
         for child in children:
-            checked(child.type)
+            grouped(child.type)
     if len(children) == 1:
         return x.text(children[0])
     known = " AND ".join(f"{text} IS NOT NULL" for text in x.texts(children))

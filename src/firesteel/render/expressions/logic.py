@@ -107,6 +107,15 @@ def _extreme(function: str) -> Callable[[Expressions, Expr], str]:
     return rule
 
 
+def _enough(x: Expressions, n: Expr) -> str:
+    """At least so many that are neither null nor NaN."""
+    texts = [
+        f"({text} IS NOT NULL AND NOT isnan({text}))" if child.type in FLOATS else f"({text} IS NOT NULL)"
+        for child, text in ((child, x.text(child)) for child in n["children"])
+    ]
+    return f"({' + '.join(f'CAST({text} AS INTEGER)' for text in texts)} >= {int(n['n'])})"
+
+
 # --- subqueries -------------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +152,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Coalesce": _coalesce,
     "Greatest": _extreme("greatest"),
     "Least": _extreme("least"),
+    "AtLeastNNonNulls": _enough,
     "IsNaN": lambda x, n: f"coalesce(isnan({x.text(n['child'])}), false)",
     "NaNvl": lambda x, n: (
         f"(CASE WHEN isnan({x.text(n['left'])}) THEN {x.text(n['right'])} ELSE {x.text(n['left'])} END)"

@@ -94,7 +94,7 @@ def _percentile(function: Expr, x: Expressions, where: str) -> str:
     if function["reverse"] is not False:
         raise Unsupported("percentiles from the end are not taken over")
     number = _number(x, child)
-    values = f"list({number}) FILTER (WHERE {_and_known(number, where)})"
+    values = f"list({number}) FILTER (WHERE {and_known(number, where)})"
     if child.type in FLOATS:
         values = f"CASE WHEN bool_or({number} = 0 AND signbit({number})) THEN {_no_zero()} ELSE {values} END"
     many = element_of(share.type) is not None
@@ -124,7 +124,7 @@ def _number(x: Expressions, child: Expr) -> str:
     return f"CAST({x.text(child)} AS DOUBLE)"
 
 
-def _and_known(text: str, where: str) -> str:
+def and_known(text: str, where: str) -> str:
     condition = where.removeprefix(" FILTER (WHERE ").removesuffix(")")
     return f"{text} IS NOT NULL" + (f" AND ({condition})" if where else "")
 
@@ -161,7 +161,7 @@ def collected(function: Expr, x: Expressions, where: str, distinct: bool) -> tup
     if distinct and kind in FLOATS:
         raise Unsupported(f"{function.cls} of {said(kind)} is not taken over")
     text = x.text(child)
-    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {_and_known(text, where)})"
+    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {and_known(text, where)})"
     joined = "coalesce(flatten(list({0})), [])"
     return f"coalesce({column}, [])", f"list_distinct({joined})" if distinct else joined
 

@@ -59,12 +59,11 @@ def _joined(x: Expressions, n: Expr) -> str:
         strings(*n["children"])
         return f"concat_ws({', '.join(x.texts(n['children']))})"
     strings(by, *(one for one in parts if not is_text(element_of(one.type))))
-    separator = x.text(by)
+    separator = literal(constant(by, "a separator"), "string")
     lists = [
         f"[{x.text(one)}]" if is_text(one.type) else f"coalesce({x.text(one)}, CAST([] AS VARCHAR[]))" for one in parts
     ]
-    joined = f"coalesce(array_to_string({' || '.join(lists)}, {separator}), '')"
-    return f"(CASE WHEN {separator} IS NOT NULL THEN {joined} END)"
+    return f"coalesce(array_to_string({' || '.join(lists)}, {separator}), '')"
 
 
 def _substring(x: Expressions, n: Expr) -> str:

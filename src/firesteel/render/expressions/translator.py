@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, said_function
 from firesteel.plan.types import carried, checked_inside, element_of
-from firesteel.render.expressions import arithmetic, binaries, bits, casts, logic, regexes, rounding, strings
+from firesteel.render.expressions import arithmetic, binaries, bits, casts, logic, near, regexes, rounding, strings
 from firesteel.render.expressions.nested import arrays, lambdas, maps
 from firesteel.render.expressions.times import dates, intervals, patterns, timestamps
 
@@ -26,15 +26,19 @@ class Expressions:
 
     def text(self, node: Expr) -> str:
         """Raises Unsupported."""
-        given = self._given(node) if self._given else None
-        return self.by_rule(node) if given is None else given
+        try:
+            given = self._given(node) if self._given else None
+            return self.by_rule(node) if given is None else given
+        except Unsupported as reason:
+            reason.at = reason.at or node
+            raise
 
     def by_rule(self, node: Expr) -> str:
         """As ``text``, without asking for what is computed already."""
         rule = arrays.OF_TEXTS_TOO.get(node.cls) if element_of(node.type) is not None else RULES.get(node.cls)
         rule = rule or RULES.get(node.cls)
         if rule is None:
-            raise Unsupported(f"the expression {node.cls} is not taken over")
+            raise Unsupported(f"{said_function(node)} is not taken over")
         if node.cls not in _UNTYPED:
             (carried if isinstance(node.type, dict) else checked_inside)(node.type)
         text = rule(self, node)
@@ -74,6 +78,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     **bits.RULES,
     **binaries.RULES,
     **regexes.RULES,
+    **near.RULES,
     **arrays.RULES,
     **maps.RULES,
     **lambdas.RULES,

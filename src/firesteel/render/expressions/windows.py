@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, said_function
 from firesteel.plan.types import INTEGERS, checked, engine_type
 from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
 from firesteel.render.expressions.orders import order_text
@@ -47,7 +47,7 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
     if function.cls == "NthValue" and _is_positive(function["offset"]):
         place = f"{x.text(function['input'])}, {function['offset']['value']}"
         return f"nth_value({place}{_nulls(function)}) {over_text(node, keys)}"
-    raise Unsupported(f"the window function {function.cls} is not taken over")
+    raise Unsupported(f"{said_function(function)} over a window is not taken over")
 
 
 def _is_positive(node: Expr) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, walk
 from firesteel.render.expressions.times.zones import ask_for_zones
 from firesteel.sql.plans.java import object_of
 from firesteel.sql.plans.plan_reader import SOURCE
@@ -28,6 +29,10 @@ _SETTINGS = (
     "spark.sql.session.timeZone",
 )
 """Settings that are read with each plan. A rule that looks at another one costs a call."""
+
+
+_GAINING = {"Aggregate", "Join", "Sort", "Window"}
+"""Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +72,8 @@ class Catalyst:
     """Of the DataFrame, as Spark writes it in JSON."""
     deterministic: bool
     """Spark gives the same rows each time."""
+    asks_first: bool
+    """The user wrote ``first`` or ``last`` of groups. Else those in the plan are of ``dropDuplicates`` and ``any_value``."""
     firsts: list[int]
     """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
     sizes: dict[int, int]
@@ -81,8 +88,14 @@ class Catalyst:
         read = json.loads(text)
         sizes = {int(handle): size for handle, size in read["sizes"].items()}
         files = {int(handle): folders for handle, folders in read["files"].items()}
-        root, told = _node(read["plan"], version), (read["schema"], read["deterministic"], read["firsts"])
+        told = read["schema"], read["deterministic"], read.get("first", False), read["firsts"]
+        root = _node(read["plan"], version, read.get("places", []))
         return cls(root, frame, version, *told, sizes, read["settings"], files, reader)
+
+    @property
+    def gains(self) -> bool:
+        """Whether it does more than pass rows on."""
+        return any(node.cls in _GAINING for node in walk(self.root))
 
     @property
     def session(self) -> Any:
@@ -125,10 +138,27 @@ class Catalyst:
 
     def table_of(self, node: Operator, names: list[str]) -> pa.Table:
         """The rows of a subtree that has some. Raises Unsupported where this Spark cannot hand them over."""
-        try:
-            return pa.Table.from_batches(self.dataframe_of(node, names)._collect_as_arrow())
-        except Exception as error:
-            raise Unsupported(f"Spark cannot hand over its rows: {str(error).strip().splitlines()[0]}") from error
+        return collected(self.dataframe_of(node, names))
+
+
+MOST_ROWS = 1 << 20
+"""That Spark hands over without knowing before how many they are."""
+
+
+def few_rows(frame: Any) -> pa.Table:
+    """The rows of a DataFrame. Raises Unsupported where they are not few."""
+    rows = collected(frame.limit(MOST_ROWS + 1))
+    if len(rows) > MOST_ROWS:
+        raise Unsupported(f"more than {MOST_ROWS:,} rows that Spark would have to hand over")
+    return rows
+
+
+def collected(frame: Any) -> pa.Table:
+    """The rows of a DataFrame that has some. Raises Unsupported where this Spark cannot hand them over."""
+    try:
+        return pa.Table.from_batches(frame._collect_as_arrow())
+    except Exception as error:
+        raise Unsupported(f"Spark cannot hand over its rows: {str(error).strip().splitlines()[0]}") from error
 
 
 def read_plan(dataframe: Any) -> Catalyst:
@@ -169,16 +199,16 @@ def _reader(session: Any, version: Version) -> Any:
     return object_of(SOURCE + version.field_name, session)
 
 
-def _node(value: Any, version: Version) -> Any:
+def _node(value: Any, version: Version, places: Sequence[str] = ()) -> Any:
     """Nodes of what the reader wrote; types and what it does not know stay dicts."""
     if isinstance(value, list):
-        return [_node(item, version) for item in value]
+        return [_node(item, version, places) for item in value]
     if isinstance(value, dict) and "c" in value:
-        fields = {name: _node(field, version) for name, field in value["f"].items()}
+        fields = {name: _node(field, version, places) for name, field in value["f"].items()}
         cls = version.class_of(value["c"])
         if "h" in value:
             return Operator(cls, fields, handle=value["h"], output=_node(value.get("o"), version))
-        return Expr(cls, fields, value.get("t"))
+        return Expr(cls, fields, value.get("t"), places[int(value["w"])] if places and "w" in value else "")
     return value
 
 

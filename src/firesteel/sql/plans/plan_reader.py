@@ -8,6 +8,8 @@ SOURCE = r"""
 private final java.util.ArrayList plans = new java.util.ArrayList();
 private final java.util.IdentityHashMap shown = new java.util.IdentityHashMap();  // operators whose output is written, too
 private final java.util.LinkedHashMap scans = new java.util.LinkedHashMap();  // the Filters right above each relation of files, by number
+private final java.util.LinkedHashMap places = new java.util.LinkedHashMap();  // the number of each place in the user's code
+private java.lang.reflect.Method python = null;  // of an Origin, since Spark 4
 private final java.util.HashMap types = new java.util.HashMap();
 private final StringBuilder out = new StringBuilder();
 private java.util.ArrayList above = new java.util.ArrayList();  // the Filters right above the operator that is written next
@@ -51,6 +53,7 @@ private String all(org.apache.spark.sql.execution.QueryExecution execution, Stri
     out.append("{\"plan\":");
     value(root);
     out.append(",\"deterministic\":").append(root.deterministic());
+    out.append(",\"first\":").append(asksFirst(execution.analyzed()));
     out.append(",\"schema\":").append(execution.analyzed().schema().json());
     out.append(",\"firsts\":[");
     firsts();
@@ -72,7 +75,32 @@ private String all(org.apache.spark.sql.execution.QueryExecution execution, Stri
         }
         if (it.hasNext()) out.append(',');
     }
-    return out.append("}}").toString();
+    out.append("},\"places\":[");
+    it = places.keySet().iterator();
+    while (it.hasNext()) {
+        text((String) it.next());
+        if (it.hasNext()) out.append(',');
+    }
+    return out.append("]}").toString();
+}
+
+// first or last of groups, which are no ends of a window's frame.
+private boolean asksFirst(org.apache.spark.sql.catalyst.trees.TreeNode node) {
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.WindowExpression) return false;
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.aggregate.First) return true;
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.aggregate.Last) return true;
+    java.util.ArrayList below = new java.util.ArrayList();
+    scala.collection.Iterator it = node.children().iterator();
+    while (it.hasNext()) below.add(it.next());
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.PlanExpression)
+        below.add(((org.apache.spark.sql.catalyst.expressions.PlanExpression) node).plan());
+    if (node instanceof org.apache.spark.sql.catalyst.plans.QueryPlan) {
+        it = ((org.apache.spark.sql.catalyst.plans.QueryPlan) node).expressions().iterator();
+        while (it.hasNext()) below.add(it.next());
+    }
+    for (int i = 0; i < below.size(); i++)
+        if (asksFirst((org.apache.spark.sql.catalyst.trees.TreeNode) below.get(i))) return true;
+    return false;
 }
 
 // For each plan, the number of the first that gives the same rows, but for the ids of its columns.
@@ -204,12 +232,21 @@ private boolean plain(String name) {
 
 private void other(Object v) {
     if (v instanceof org.apache.spark.rdd.RDD) {
-        out.append("{\"rdd\":").append(((org.apache.spark.rdd.RDD) v).id()).append('}');
+        out.append("{\"rdd\":").append(((org.apache.spark.rdd.RDD) v).id());
+        out.append(",\"driver\":").append(isOfDriver((org.apache.spark.rdd.RDD) v)).append('}');
         return;
     }
     out.append("{\"?\":");
     text(v.getClass().getName());
     out.append('}');
+}
+
+// Rows that are made of what the driver has handed over.
+private boolean isOfDriver(org.apache.spark.rdd.RDD rdd) {
+    while ((rdd instanceof org.apache.spark.rdd.MapPartitionsRDD || rdd instanceof org.apache.spark.api.python.PythonRDD)
+        && rdd.dependencies().size() == 1)
+        rdd = ((org.apache.spark.Dependency) rdd.dependencies().head()).rdd();
+    return rdd.getClass().getName().equals("org.apache.spark.rdd.ParallelCollectionRDD");
 }
 
 private String simple(Object v) {
@@ -315,8 +352,26 @@ private void items(org.apache.spark.sql.catalyst.util.ArrayData a, org.apache.sp
     out.append(']');
 }
 
+// A line of a script, or of the text of a query.
+private String place(org.apache.spark.sql.catalyst.trees.Origin origin) {
+    try {
+        if (python == null) python = origin.getClass().getMethod("pysparkErrorContext", new Class[0]);
+        scala.Option found = (scala.Option) python.invoke(origin, new Object[0]);
+        if (found.isDefined()) return (String) ((scala.Tuple2) found.get())._2();
+    } catch (Exception before) {
+        // there is none
+    }
+    if (origin.line().isEmpty()) return null;
+    return "line " + origin.line().get() + " of its SQL";
+}
+
 private void typed(Object v) {
     org.apache.spark.sql.catalyst.expressions.Expression e = (org.apache.spark.sql.catalyst.expressions.Expression) v;
+    String place = place(e.origin());
+    if (place != null) {
+        if (!places.containsKey(place)) places.put(place, Integer.valueOf(places.size()));
+        out.append(",\"w\":").append(places.get(place));
+    }
     String type = "null";
     try {
         type = type(e.dataType());

@@ -14,6 +14,7 @@ _PASSING = (
     *("Repartition", "RepartitionByExpression", "RebalancePartitions"),
 )
 """Give the columns of what is below by their names. Any other operator may look at all of them, by their places."""
+_READ = ("LogicalRelation", "LogicalRDD", "InMemoryRelation")
 _WIDTHS = {"boolean": 0, "byte": 1, "short": 2, "integer": 4, "date": 4, "long": 8}
 
 
@@ -45,7 +46,7 @@ def _width(attribute: Expr) -> int:
 
 
 def _walk(node: Expr, whole: bool, wanted: Wanted) -> None:
-    if isinstance(node, Operator) and node.cls == "LogicalRelation":
+    if isinstance(node, Operator) and node.cls in _READ:
         if whole:
             wanted.whole.add(node.handle)
         return
