@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as spark_functions
-from tests.operators_support import context, value
+from tests.operators_support import value
 
+from firesteel import ExecutionEnvironment
 from firesteel import functions as our_functions
+from firesteel.api.steps.actions import collected
+from firesteel.compile.compiler import compile_job
 from firesteel.errors import FiresteelError
-from firesteel.task.operators.relational import Project, project_schema
+from graph_kit import run_local
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
@@ -153,6 +157,11 @@ ALIKE = {
     "a field": lambda F: F.col("r.n") + 1,
     "getField": lambda F: F.col("r").getField("s"),
     "a column": lambda F: F.col("x"),
+    "a text and a number": lambda F: F.col("w").cast("int") + F.lit("2"),
+    "decimals divided": lambda F: F.col("m") / F.when(F.col("q") != 0, F.col("q")),
+    "a remainder of fractions": lambda F: F.when(F.col("x") != 0, F.lit(7.5) % F.col("x")),
+    "two kinds": lambda F: F.coalesce(F.col("i"), F.lit("5")),
+    "of a long and a decimal": lambda F: F.col("l") % F.lit(3).cast("decimal(5,2)"),
     **{f"cast {c} to {to}": (lambda F, c=c, to=to: F.col(c).cast(to)) for c in "bhil" for to in ("smallint", "bigint", "double", "float", "string", "boolean", "decimal(20,2)") if (c, to) != ("l", "smallint")},
     **{f"cast {c} to {to}": (lambda F, c=c, to=to: F.when(~F.isnan(c) & (F.abs(F.col(c)) < 100), F.col(c)).cast(to)) for c in "fx" for to in ("tinyint", "int", "bigint", "double", "float")},
     **{f"cast m to {to}": (lambda F, to=to: F.col("m").cast(to)) for to in ("decimal(9,1)", "decimal(4,0)", "decimal(20,6)", "double")},
@@ -184,9 +193,11 @@ ERRORS = {
 
 
 def ours(expressions: dict) -> pa.Table:
-    columns = [(name, build(our_functions).expression(TABLE.schema)) for name, build in expressions.items()]
-    project = Project("select", tuple(columns), project_schema(TABLE.schema, columns)[0])
-    return pa.Table.from_batches(project.apply(iter(TABLE.to_batches()), context(Path())), project.schema)
+    stream = ExecutionEnvironment().from_arrow(TABLE)
+    chosen = stream.select("id", **{name: build(our_functions) for name, build in expressions.items()})
+    job = compile_job([collected(chosen._pipeline)], chosen._pipeline.env.options, "functions")
+    with tempfile.TemporaryDirectory() as directory:
+        return run_local(job, Path(directory))[0].sort_by("id")
 
 
 @pytest.fixture(scope="module")

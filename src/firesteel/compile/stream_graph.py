@@ -7,8 +7,8 @@ What a step *does* never changes once it is made; how it is run (:class:`StepCon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -20,6 +20,7 @@ from firesteel.model.order import Order
 from firesteel.model.runner import Choice
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.plan.rules import Applied
+from firesteel.task.operators.fragments import INPUT, SqlFragment
 from firesteel.task.program import Combiner, KeyedOperator, Operator
 
 
@@ -85,13 +86,69 @@ class ChainedStep:
 
     ``passed``: output column to input column, for those that go through unchanged (what keeps a hash partitioning
     valid); None: nothing is known. ``projection``, ``filter``: what the operator does, where it is an expression, so
-    that it can be pushed into a source.
+    that it can be pushed into a source. ``selection``: what a query of the engine does, in its place.
     """
 
     operator: Operator
     passed: dict[str, str] | None = None
     projection: tuple[tuple[str, pc.Expression], ...] | None = None
     filter: pc.Expression | None = None
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """Columns and rows that the engine makes of a step's rows, ``before``, whose columns are ``c0``, ``c1``, ... by their places.
+
+    ``items``: by name, the text of each column, and the columns that it reads. ``where``: the same of the condition. ``hints``: conditions that
+    are true wherever that one is, by which rows may be left out before it is computed. ``raises``: as of ``SqlFragment``.
+    """
+
+    kind: str
+    before: pa.Schema
+    items: Mapping[str, tuple[str, frozenset[str]]]
+    schema: pa.Schema
+    where: tuple[str, frozenset[str]] | None = None
+    hints: tuple[pc.Expression, ...] = ()
+    raises: bool = False
+    told: str = ""
+    """What it does to a row, in words: "compute v as (a / b)"."""
+
+    @property
+    def passed(self) -> dict[str, str]:
+        """Output column to input column, for those that go through unchanged."""
+        places = {f"c{place}": name for place, name in enumerate(self.before.names)}
+        return {name: places[text] for name, (text, _) in self.items.items() if text in places}
+
+    def reads(self, wanted: Collection[str]) -> set[str]:
+        """The columns that it reads for these of its own."""
+        found = {one for name, (_, reads) in self.items.items() if name in wanted for one in reads}
+        return found if self.where is None else found | self.where[1]
+
+    def step(self, wanted: Collection[str] | None = None, narrowed: pa.Schema | None = None) -> ChainedStep:
+        """``wanted``: the columns that are needed of it; ``narrowed``: those that are still there of ``before``. None: all."""
+        fields = [field for field in self.schema if wanted is None or field.name in wanted]
+        reads = self.reads([field.name for field in fields]) or {min(self.before, key=width).name}
+        there = self.before if narrowed is None else narrowed
+        before = pa.schema([field for field in there if field.name in reads])
+        names = tuple(f"c{self.before.get_field_index(name)}" for name in before.names)
+        texts = ", ".join(self.items[field.name][0] for field in fields)
+        tail = f" WHERE {self.where[0]}" if self.where else ""
+        items = {field.name: self.items[field.name] for field in fields}
+        own = replace(self, items=items, schema=pa.schema(fields, self.schema.metadata))
+        fragment = SqlFragment(
+            self.kind, f"SELECT {texts} FROM {INPUT}{tail}", before, own.schema, passed=own.passed,
+            selective=self.where is not None, names=names, raises=self.raises, told=self.told,
+        )  # fmt: skip
+        return ChainedStep(fragment, own.passed, selection=own)
+
+
+def width(field: pa.Field) -> int:
+    """Bits of a value; much for one without a fixed number."""
+    try:
+        return field.type.bit_width
+    except ValueError:
+        return 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)

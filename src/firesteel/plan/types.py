@@ -134,6 +134,22 @@ def handed_on(kind: pa.DataType) -> Any:
     return {"type": "arrow", "arrow": kind}
 
 
+_WIDER = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long", pa.uint64(): "decimal(20,0)"}
+
+
+def sparks_type(kind: pa.DataType) -> Any:
+    """The type in which Spark computes with values of a column: of unsigned integers a wider one. Else as :func:`type_of`."""
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": sparks_type(kind.value_type), "containsNull": True}
+    if pa.types.is_map(kind):
+        parts = {"keyType": sparks_type(kind.key_type), "valueType": sparks_type(kind.item_type)}
+        return {"type": "map", **parts, "valueContainsNull": True}
+    if pa.types.is_struct(kind):
+        fields = [{"name": f.name, "type": sparks_type(f.type), "nullable": True, "metadata": {}} for f in kind]
+        return {"type": "struct", "fields": fields}
+    return _WIDER.get(kind) or type_of(kind)
+
+
 def arrows(kind: Any) -> pa.DataType | None:
     """A type that Spark lacks, as Arrow has it; None for other types."""
     return kind["arrow"] if isinstance(kind, dict) and kind.get("type") == "arrow" else None

@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col, lit
+from firesteel import functions as F
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
+from firesteel.task.operators.fragments import SqlFragment
 from firesteel.task.operators.relational import Filter, Project
 from firesteel.task.program import SourceHead
 from graph_kit import run_local
@@ -102,6 +104,31 @@ def test_only_the_first_filter_may_be_one_that_can_raise(stream):
     _, condition, operators = pushed(stream.filter(col("a") != 0).filter(col("d").is_valid() & (col("d") > 1)))
     assert condition == "((a != 0) and (is_valid(d) and (d > 1)))"
     assert operators == ()
+
+
+def test_what_the_engine_computes_stays_and_tells_the_source_what_it_may_leave_out(stream):
+    chosen = stream.filter((F.col("a") > 1) & (F.col("b") > 1)).select("c", x=F.col("d") + 1)
+    columns, condition, operators = pushed(chosen)
+    assert (columns, condition) == (None, "(a > 1)")
+    assert [(type(o), o.schema.names) for o in operators] == [(SqlFragment, ["c", "d"]), (SqlFragment, ["c", "x"])]
+    assert pushed(stream.with_columns(x=F.col("a") + 1, y=F.col("b") * 2).select("y"))[0] == ["b"]
+    assert pushed(stream.with_column("x", F.col("d") / F.col("a")).filter(F.col("d") > 1))[1] is None
+    assert pushed(stream.filter(F.lit(1) / F.col("a") > 0).filter(F.col("d") > 1))[1] is None
+    assert pushed(stream.filter(F.col("d") / F.col("a") > 0).filter(col("d") > 1))[1] is None
+    assert pushed(stream.filter(F.col("a") > 1).name("only large"))[1] is None
+
+
+def test_conditions_of_the_engine_rule_out_partitions_and_row_groups(tmp_path):
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"n": range(40)}), tmp_path / f"day={day}" / "0.parquet", row_group_size=10)
+    rows = ExecutionEnvironment().read_parquet(str(tmp_path)).filter((F.col("day") == 2) & (F.col("n") < 15))
+    end = StreamNode("collect", CollectStep(0), rows.schema, (rows._pipeline.edge(),))
+    (vertex,) = compile_job([end], rows._pipeline.env.options, "job").job_graph.vertices
+    assert vertex.program.head.source.pruned == "1 of 2 partitions"
+    read = [one for split in vertex.program.head.source.list_splits(1) for one in split.payload]
+    assert [(one.path.rpartition("day=")[2][:1], *one.row_groups) for one in read] == [("2", 0), ("2", 1)]
+    assert sorted(row["n"] for row in rows.run_locally()) == list(range(15))
 
 
 def test_a_filter_with_settings_of_its_own_stays(stream):

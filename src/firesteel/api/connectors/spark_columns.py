@@ -19,8 +19,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import is_spark_column
 from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
-from firesteel.task.expressions import column, plain_column, referenced_columns
-from firesteel.task.operators.relational import project_schema
+from firesteel.task.expressions import column, plain_column
 
 _ROWS = "rows"
 
@@ -81,11 +80,11 @@ def _computed(pipeline: Pipeline, step: str, items: Sequence[tuple[str | None, A
     schema = pipeline.schema
     theirs = [one if name is None else one.alias(name) for name, one in items if is_spark_column(one)]
     ours = [projection.named_expression_of(schema, name, one, step) for name, one in items if not is_spark_column(one)]
-    if all(plain_column(expression, schema) for _, expression in ours):
+    if all(isinstance(one, pc.Expression) and plain_column(one, schema) for _, one in ours):
         chosen = [_as_sparks(schema, name, one) for name, one in items]
         return by_spark(pipeline, step, lambda frame: frame.select(*chosen), place)
-    project_schema(schema, ours)  # says what is wrong before Spark is asked
-    reads = referenced_columns([expression for _, expression in ours], schema)
+    projection.projected(schema, ours)  # says what is wrong before Spark is asked
+    reads = projection.read_by(schema, [one for _, one in ours])
     kept = [name for name in schema.names if name in reads]
     spoken: list[list[str]] = []
     hidden: list[str] = []
@@ -97,7 +96,7 @@ def _computed(pipeline: Pipeline, step: str, items: Sequence[tuple[str | None, A
 
     out = by_spark(pipeline, step, made, place)
     named, places = iter(spoken), iter(hidden)
-    pairs: list[tuple[str, pc.Expression]] = []
+    pairs: list[tuple[str, projection.Computed]] = []
     for name, one in items:
         if is_spark_column(one):
             pairs += [(output, column(next(places))) for output in next(named)]
@@ -109,7 +108,7 @@ def _computed(pipeline: Pipeline, step: str, items: Sequence[tuple[str | None, A
 def _as_sparks(schema: pa.Schema, name: str | None, one: Any) -> Any:
     if not is_spark_column(one):
         output, expression = projection.named_expression_of(schema, name, one, "select")
-        plain = str(plain_column(expression, schema))
+        plain = str(plain_column(cast(pc.Expression, expression), schema))
         return quoted(plain) if plain == output else quoted(plain).alias(output)
     return one if name is None else one.alias(name)
 

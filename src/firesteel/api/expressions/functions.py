@@ -1,199 +1,103 @@
 """``firesteel.functions``: expressions under the names of ``pyspark.sql.functions`` and with Spark's meaning, without Spark.
 
-``from firesteel import functions as F``. A text where a column is wanted names one, as in PySpark; in operators it is a constant.
+``from firesteel import functions as F``. A text where a column is wanted names one, as in PySpark; in operators it is a constant. The functions
+are those of ``plan.functions``, with PySpark's parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter, Signature, signature
+from itertools import count
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.expressions import arithmetic, texts
-from firesteel.api.expressions.column import Case, Column, column, first_of, named
-from firesteel.api.expressions.values import HINT, Rows, Value, alike, compared
+from firesteel.api.expressions.column import Column, column, named
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
-
-__all__ = [
-    "Column", "abs", "coalesce", "col", "concat", "concat_ws", "dayofmonth", "greatest", "isnan", "isnotnull", "isnull", "least",
-    "length", "lit", "lower", "ltrim", "month", "rtrim", "substring", "trim", "upper", "when", "year",
-]  # fmt: skip
+from firesteel.plan.analysis import call
+from firesteel.plan.expr import Expr
+from firesteel.plan.functions import FUNCTIONS, Function
 
 
-def col(name: str) -> Column:
+def col(col: str) -> Column:
     """A column by its name, or a field of a struct: ``col("address.city")``."""
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"col() wants a column name, not {name!r}.", hint="For a constant write lit(value).")
-    return named(name)
+    if not isinstance(col, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"col() wants a column name, not {col!r}.", hint="For a constant write lit(value).")
+    return named(col)
 
 
-def lit(value: Any) -> Column:
+def lit(col: Any) -> Column:
     """A constant, of the type that Spark gives it: a whole number is an int where it fits."""
-    return column(value)
+    return column(col)
 
 
-def when(condition: Any, value: Any) -> Case:
+def when(condition: Any, value: Any) -> Column:
     """``when(a, x).when(b, y).otherwise(z)``: the value of the first condition that is true; without ``otherwise`` null."""
     if not isinstance(condition, Column | pc.Expression):
         raise UsageError(f"when() wants a condition, not {condition!r}.")
-    return Case(((column(condition), column(value)),))
+    return Column(call("when", column(condition).tree, column(value).tree))
 
 
-def coalesce(*columns: Any) -> Column:
-    """The first value that is not null."""
-    return first_of(_all(columns, "coalesce"))
+def _made(function: Function) -> Callable[..., Column]:
+    kinds = {False: Parameter.POSITIONAL_OR_KEYWORD, True: Parameter.VAR_POSITIONAL}
+    taken = Signature([
+        Parameter(one.name, kinds[one.several], default=one.default[0] if one.default else Parameter.empty)
+        for one in function.parameters
+    ])  # fmt: skip
+
+    def made(*args: Any, **kwargs: Any) -> Column:
+        try:
+            bound = taken.bind(*args, **kwargs)
+        except TypeError as error:
+            raise UsageError(f"{function.name}(): {error}.") from None
+        given: list[Expr] = []
+        for one in function.parameters:
+            value = bound.arguments.get(one.name, () if one.several else None)
+            if one.several:
+                given += [_argument(each) for each in (value[0] if _is_list(value) else value)]
+            elif one.function and value is not None:
+                given.append(_lambda(value))
+            elif value is not None or not one.default:
+                given.append(column(value).tree if one.constant else _argument(value))
+            elif one.default[0] is not None:
+                given.append(column(one.default[0]).tree)
+        return Column(call(function.name, *given))
+
+    made.__name__ = made.__qualname__ = function.name
+    made.__signature__ = taken  # pyright: ignore[reportFunctionMemberAccess]
+    return made
 
 
-def isnull(c: Any) -> Column:
-    return _column(c).isNull()
+def _lambda(function: Callable[..., Any]) -> Expr:
+    """A function of Columns, called with variables."""
+    names = [f"{name}_{next(_numbers)}" for name in signature(function).parameters]
+    variables = [Expr("UnresolvedNamedLambdaVariable", {"name": name}) for name in names]
+    body = column(function(*map(Column, variables))).tree
+    return Expr("LambdaFunction", {"function": body, "arguments": variables})
 
 
-def isnotnull(c: Any) -> Column:
-    return _column(c).isNotNull()
+_numbers = count()
 
 
-def isnan(c: Any) -> Column:
-    """True of NaN; false of a null."""
-    return _column(c).isNaN()
+def _is_list(value: tuple[Any, ...]) -> bool:
+    return len(value) == 1 and isinstance(value[0], list | tuple | set)
 
 
-def abs(c: Any) -> Column:
-    """The distance from zero; of the smallest whole number of its type an error."""
-    return _of(c, "abs", arithmetic.absolute, fails=True)
+def _argument(value: Any) -> Expr:
+    return (named(value) if isinstance(value, str) else column(value)).tree
 
 
-def greatest(*columns: Any) -> Column:
-    """The largest value that is not null; of none null."""
-    return _extreme("greatest", ">", columns)
+_OWN = ("Column", "col", "lit", "when")
+_OPERATORS = frozenset(["and", "or", "not", "in", "mod", "div", "negate", "iff"])
+"""Names that Spark's trees have, and PySpark has no function for."""
+_TABLE = {name: one for name, one in FUNCTIONS.items() if name.isidentifier() and name not in (*_OWN, *_OPERATORS)}
+globals().update({name: _made(function) for name, function in _TABLE.items()})
+__all__ = [*_OWN, *_TABLE]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def least(*columns: Any) -> Column:
-    """The smallest value that is not null; of none null."""
-    return _extreme("least", "<", columns)
-
-
-def upper(c: Any) -> Column:
-    """In capitals. Letters that Java changes in another way (as ß, which becomes SS) are an error."""
-    return _of(c, "upper", lambda value, text: texts.letters(value, "upper", text), fails=True)
-
-
-def lower(c: Any) -> Column:
-    """In small letters. Letters that Java changes in another way are an error."""
-    return _of(c, "lower", lambda value, text: texts.letters(value, "lower", text), fails=True)
-
-
-def trim(c: Any) -> Column:
-    """Without blanks at both ends."""
-    return _of(c, "trim", lambda value, text: texts.trimmed(value, "both", text))
-
-
-def ltrim(c: Any) -> Column:
-    """Without blanks at the beginning."""
-    return _of(c, "ltrim", lambda value, text: texts.trimmed(value, "left", text))
-
-
-def rtrim(c: Any) -> Column:
-    """Without blanks at the end."""
-    return _of(c, "rtrim", lambda value, text: texts.trimmed(value, "right", text))
-
-
-def length(c: Any) -> Column:
-    """The number of characters."""
-    return _of(c, "length", texts.length)
-
-
-def substring(c: Any, pos: int, len: int) -> Column:
-    """``len`` characters from ``pos`` on, the first one being 1; a negative ``pos`` counts from the end."""
-    return _column(c).substr(pos, len)
-
-
-def concat(*columns: Any) -> Column:
-    """Texts behind each other; null where one is."""
-    return _joined(None, columns, "concat")
-
-
-def concat_ws(sep: str, *columns: Any) -> Column:
-    """Texts behind each other, with ``sep`` between them; nulls are left out."""
-    if not isinstance(sep, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"concat_ws() wants a text between the columns, not {sep!r}.")
-    return _joined(sep, columns, "concat_ws")
-
-
-def year(c: Any) -> Column:
-    """Of a date, or a time without a zone."""
-    return _of(c, "year", _calendar(pc.year))
-
-
-def month(c: Any) -> Column:
-    """Of a date, or a time without a zone: 1 to 12."""
-    return _of(c, "month", _calendar(pc.month))
-
-
-def dayofmonth(c: Any) -> Column:
-    """Of a date, or a time without a zone: 1 to 31."""
-    return _of(c, "dayofmonth", _calendar(pc.day))
-
-
-def _calendar(part: Callable[..., Any]) -> Callable[[Value, str], Value]:
-    def of(value: Value, text: str) -> Value:
-        is_time = pa.types.is_timestamp(value.type) and value.type.tz is None
-        if not (pa.types.is_date32(value.type) or is_time):
-            raise UsageError(f"{text} is of a date or a time without a zone, not of {value.type}.", hint=HINT)
-        return Value(part(value.expression).cast(pa.int32()), pa.int32())
-
-    return of
-
-
-def _column(given: Any) -> Column:
-    return named(given) if isinstance(given, str) else column(given)
-
-
-def _all(columns: tuple[Any, ...], name: str) -> list[Column]:
-    if not columns:
-        raise UsageError(f"{name}() wants at least one column.")
-    return [_column(one) for one in columns]
-
-
-def _of(given: Any, name: str, of: Callable[[Value, str], Value], *, fails: bool = False) -> Column:
-    one = _column(given)
-    text = f"{name}({one})"
-    return Column(lambda rows: of(one.bound(rows), text), text, fails=fails or one.fails)
-
-
-def _joined(separator: str | None, columns: tuple[Any, ...], name: str) -> Column:
-    given = [_column(one) for one in columns]
-    said = [] if separator is None else [repr(separator)]
-    text = f"{name}({', '.join([*said, *map(str, given)])})"
-    return Column(
-        lambda rows: texts.joined(separator, [one.bound(rows) for one in given], text),
-        text,
-        fails=any(one.fails for one in given),
+def __getattr__(name: str) -> Callable[..., Column]:
+    raise no_such_function(
+        "functions", name, __all__, "A Column of pyspark.sql.functions is taken wherever one of these is."
     )
-
-
-def _extreme(name: str, operator: str, columns: tuple[Any, ...]) -> Column:
-    given = _all(columns, name)
-    if len(given) < 2:
-        raise UsageError(f"{name}() wants at least two columns.")
-    text = f"{name}({', '.join(map(str, given))})"
-
-    def larger(one: Value, two: Value) -> Value:
-        taken = one.expression.is_null() | pc.coalesce(compared(operator, two, one, text).expression, pc.scalar(False))
-        return Value(pc.if_else(taken, two.expression, one.expression), one.type)
-
-    def bind(rows: Rows) -> Value:
-        return reduce(larger, alike([one.bound(rows) for one in given], text))
-
-    return Column(bind, text, fails=any(one.fails for one in given))
-
-
-if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
-
-    def __getattr__(name: str) -> Any:
-        raise no_such_function(
-            "functions", name, __all__, "A Column of pyspark.sql.functions is taken wherever one of these is."
-        )

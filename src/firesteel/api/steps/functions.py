@@ -14,9 +14,10 @@ from firesteel.api.ddl import to_schema
 from firesteel.api.expressions.column import Column
 from firesteel.api.steps.common import plain_function, require_count, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.projection import expression_of, where
 from firesteel.api.steps.rows import services
 from firesteel.api.steps.rows.errors import OnErrorWords, on_error, on_group_error
-from firesteel.api.steps.spark_columns import is_spark_column, named_expression
+from firesteel.api.steps.spark_columns import is_spark_column
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
@@ -128,18 +129,18 @@ def _on_rows(  # noqa: PLR0917
 def filter_rows(pipeline: Pipeline, condition: Any, errors: OnErrorWords) -> Pipeline:
     """By an expression, of Arrow or PySpark, or by a function of a row."""
     with step_at("filter") as place:
-        if isinstance(condition, Column):
-            condition = condition.expression(pipeline.schema)
-        if is_spark_column(condition):
-            condition = named_expression(condition, "filter", pipeline.schema)[1]
+        if isinstance(condition, Column) or is_spark_column(condition):
+            condition = expression_of(pipeline.schema, condition, "filter")
         policy = on_error("filter", errors, pipeline.schema, None)
-        if callable(condition) and not isinstance(condition, pc.Expression):
+        if callable(condition) and not isinstance(condition, pc.Expression | Column):
             return _filter_by_function(pipeline, condition, place, policy)
         if not policy.fails:
             raise UsageError(
                 f"on_error={policy.action!r} is for functions of a row; this condition is an expression.",
                 hint="Write the filter as a function: filter(lambda row: ..., on_error=...).",
             )
+        if isinstance(condition, Column):
+            return where(pipeline, condition, place)
         pipeline.refuse_sides("filter")
         expression = as_expression(condition)
         check_filter(pipeline.schema, expression)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, check_aggregations, output_type
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
 from firesteel.api.steps.common import settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
-from firesteel.api.steps.projection import project
+from firesteel.api.steps.projection import Computed, project, projected
 from firesteel.api.steps.rows.errors import OnErrorWords, on_group_error
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import windowed
@@ -30,7 +29,7 @@ from firesteel.task.expressions import column, plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.task.operators.aggregation.states import AggregateStates, MergeStates, PartialStates, States
 from firesteel.task.operators.join import join_schema
-from firesteel.task.operators.relational import as_expression, check_columns, project_schema
+from firesteel.task.operators.relational import as_expression, check_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +92,10 @@ def aggregated(pipeline: Pipeline, keys: tuple[str, ...], made: Prepared, place:
 
 
 def needed(
-    schema: pa.Schema, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], computed: Mapping[str, pc.Expression]
-) -> list[tuple[str, pc.Expression]]:
+    schema: pa.Schema, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], computed: Mapping[str, Computed]
+) -> list[tuple[str, Computed]]:
     """The columns that an aggregation reads: as they are, or computed of them."""
-    made = project_schema(schema, list(computed.items()))[0] if computed else ()
+    made = projected(schema, list(computed.items()))
     whole = pa.schema([*schema, *made])
     check_aggregations(whole, keys, aggs)
     reads = {name for agg in aggs for name in agg.reads} | set(keys)

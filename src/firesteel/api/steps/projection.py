@@ -9,13 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, named_expression, plain_names
-from firesteel.compile.stream_graph import ChainedStep
+from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, plain_names, translated
+from firesteel.compile.stream_graph import ChainedStep, Selection
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
-from firesteel.task.expressions import all_of, any_of, column, plain_column
+from firesteel.plan.analysis import attribute
+from firesteel.plan.expr import Expr, replaced, walk
+from firesteel.task.expressions import all_of, any_of, column, plain_column, referenced_columns
 from firesteel.task.functions.rows import fits
 from firesteel.task.operators.relational import (
     DropNulls,
@@ -27,6 +30,7 @@ from firesteel.task.operators.relational import (
     project_schema,
 )
 
+Computed = pc.Expression | Column
 _MOST_IN_A_FILTER = 64
 """Columns that ``drop_nulls`` looks at as one expression, which a source can apply. Arrow takes time that grows with the
 square of an expression's terms."""
@@ -50,37 +54,39 @@ def _spread(schema: pa.Schema, given: Any) -> list[Any]:
     return list(schema.names) if isinstance(given, str) and given == "*" else [given]
 
 
-def named_expression_of(schema: pa.Schema, name: str | None, given: Any, step: str) -> tuple[str, pc.Expression]:
+def named_expression_of(schema: pa.Schema, name: str | None, given: Any, step: str) -> tuple[str, Computed]:
     """A column's name and expression, as a user wrote them. ``name`` None: its own. Raises UsageError."""
     return _named_column(schema, given) if name is None else (name, expression_of(schema, given, step))
 
 
-def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:
+def _named_column(schema: pa.Schema, given: Any) -> tuple[str, Computed]:
     if isinstance(given, str):
         return given, as_expression(given)
-    if isinstance(given, Column):
-        expression = given.expression(schema)
-        if given.given_name is None:
-            raise UsageError(f"The column {given} has no name.", hint="Add alias(name).")
-        return given.given_name, expression
-    if is_spark_column(given):
-        alias, expression = named_expression(given, "select", schema)
-        if alias is None:
-            raise NotTranslated(f"The PySpark column {given} has no name.", hint="Add alias(name).")
-        return alias, expression
-    expression = as_expression(given)
-    name = plain_column(expression, schema)
+    expression = expression_of(schema, given, "select")
+    if isinstance(expression, Column):
+        name = expression.given_name
+        if name is None:
+            told = NotTranslated if is_spark_column(given) else UsageError
+            raise told(f"The column {expression} has no name.", hint="Add alias(name).")
+        return name, expression
+    name = plain_column(expression, schema) or (given.given_name if isinstance(given, Column) else None)
     if name is None:
         project_schema(schema, [("x", expression)])
         raise UsageError(f"The expression {expression} has no name.", hint=f"Write select(name={expression}).")
     return name, expression
 
 
-def expression_of(schema: pa.Schema, value: Any, step: str) -> pc.Expression:
-    """The expression that a user wrote, as an Arrow expression or a Column, ours or PySpark's."""
-    if isinstance(value, Column):
-        return value.expression(schema)
-    return named_expression(value, step, schema)[1] if is_spark_column(value) else as_expression(value)
+def expression_of(schema: pa.Schema, value: Any, step: str) -> Computed:
+    """The expression that a user wrote: of Arrow, or a Column, which may be one of PySpark translated. Raises UsageError."""
+    if is_spark_column(value):
+        value = translated(value, step, schema)
+    if not isinstance(value, Column):
+        return as_expression(value)
+    plain = value.plain_name
+    if plain is not None and schema.get_field_index(plain) >= 0:
+        return column(plain)
+    Resolved.of(schema).type_of(value)
+    return value
 
 
 def with_column(pipeline: Pipeline, name: str, expression: Any) -> Pipeline:
@@ -107,7 +113,7 @@ def _with(pipeline: Pipeline, step: str, kind: str, new: Mapping[str, Any], plac
                 f"{step} wants an expression, not the string {expression!r}.",
                 hint=f"Write col({expression!r}) for the column, lit({expression!r}) for the text.",
             )
-    columns = {n: column(n) for n in pipeline.names}
+    columns: dict[str, Computed] = {n: column(n) for n in pipeline.names}
     columns |= {name: expression_of(pipeline.schema, expression, step) for name, expression in new.items()}
     return project(pipeline, kind, list(columns.items()), place)
 
@@ -144,12 +150,76 @@ def drop(pipeline: Pipeline, columns: Sequence[Any]) -> Pipeline:
         return project(pipeline, "drop", rest, place)
 
 
-def project(pipeline: Pipeline, kind: str, pairs: list[tuple[str, pc.Expression]], place: str) -> Pipeline:
+def project(pipeline: Pipeline, kind: str, pairs: Sequence[tuple[str, Computed]], place: str) -> Pipeline:
+    """These columns of the rows: by Arrow, or, where one is a Column, by the engine."""
     pipeline.refuse_sides(kind)
-    schema, passed = project_schema(pipeline.schema, pairs)
-    columns = tuple(pairs)
+    if any(isinstance(one, Column) for _, one in pairs):
+        pipeline, pairs = _without_arrow(pipeline, kind, pairs, place)
+        return _selected(pipeline, Resolved.of(pipeline.schema).selection(kind, pairs), place)
+    columns = cast(tuple[tuple[str, pc.Expression], ...], tuple(pairs))
+    schema, passed = project_schema(pipeline.schema, columns)
     work = ChainedStep(Project(kind, columns, schema), passed, columns)
     return pipeline.then(kind, work, schema, place)
+
+
+def projected(schema: pa.Schema, pairs: Sequence[tuple[str, Computed]]) -> pa.Schema:
+    """The schema of these columns. Raises UsageError."""
+    fields: list[pa.Field] = []
+    for name, one in pairs:
+        if isinstance(one, Column):
+            fields.append(pa.field(name, Resolved.of(schema).type_of(one)))
+        else:
+            fields += project_schema(schema, [(name, one)])[0]
+    return pa.schema(fields)
+
+
+def read_by(schema: pa.Schema, expressions: Sequence[Computed]) -> set[str]:
+    """The columns of ``schema`` that these read."""
+    found: set[str] = set()
+    for one in expressions:
+        nodes = walk(one.tree) if isinstance(one, Column) else [Expr("Arrow", {"expression": one})]
+        found |= referenced_columns([node["expression"] for node in nodes if node.cls == "Arrow"], schema)
+        names = [node["name"] for node in nodes if node.cls == "UnresolvedAttribute"]
+        found |= {name if name in schema.names else name.partition(".")[0] for name in names}
+    return found
+
+
+def where(pipeline: Pipeline, condition: Column, place: str) -> Pipeline:
+    """The rows for which the condition is true."""
+    pipeline.refuse_sides("filter")
+    names = pipeline.names
+    rows, pairs = _without_arrow(pipeline, "filter", [("filter", condition)], place)
+    kept = _selected(rows, Resolved.of(rows.schema).chosen("filter", cast(Column, pairs[0][1])), place)
+    return kept if kept.names == names else project(kept, "filter", [(name, column(name)) for name in names], place)
+
+
+def _selected(pipeline: Pipeline, selection: Selection, place: str) -> Pipeline:
+    return pipeline.then(selection.kind, selection.step(), selection.schema, place)
+
+
+def _without_arrow(
+    pipeline: Pipeline, kind: str, pairs: Sequence[tuple[str, Computed]], place: str
+) -> tuple[Pipeline, list[tuple[str, Computed]]]:
+    """The same columns over rows in which those of Arrow's expressions that are more than a column are computed already."""
+    schema, made = pipeline.schema, dict[str, pc.Expression]()
+
+    def name_of(expression: pc.Expression) -> str:
+        plain = plain_column(expression, schema)
+        if plain is not None:
+            return plain
+        name = f"__arrow{len(made)}"
+        while name in schema.names:
+            name = f"_{name}"
+        made[name] = expression
+        return name
+
+    def named(node: Expr) -> Expr | None:
+        return attribute(name_of(node["expression"])) if node.cls == "Arrow" else None
+
+    found = [(n, Column(replaced(e.tree, named)) if isinstance(e, Column) else column(name_of(e))) for n, e in pairs]
+    if made:
+        pipeline = project(pipeline, kind, [*((n, column(n)) for n in schema.names), *made.items()], place)
+    return pipeline, found
 
 
 # --- nulls ----------------------------------------------------------------------------------------------------------

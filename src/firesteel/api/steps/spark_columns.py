@@ -7,21 +7,22 @@ translated: what ``firesteel.functions`` computes with Spark's values for every 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from operator import add, and_, eq, ge, gt, inv, le, lt, mod, mul, neg, or_, sub, truediv
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from firesteel.api.expressions import functions as ours
-from firesteel.api.expressions.column import Case, Column, named
-from firesteel.api.expressions.column import column as constant
-from firesteel.api.expressions.values import Rows
+from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.common import NotTranslated
 from firesteel.errors import UsageError, shortened
+from firesteel.plan.analysis import attribute, call, literal
+from firesteel.plan.expr import Expr, Unsupported, walk
+from firesteel.plan.functions import FUNCTIONS
+from firesteel.plan.types import decimal_of
 from firesteel.task.operators.relational import unknown_column
 
 _HINT = "Write it with firesteel.col and firesteel.lit; firesteel.functions has the functions."
@@ -81,9 +82,9 @@ def ordering(column: Any, step: str) -> Any:
     return _Tree(column, step, None).ordering()
 
 
-def named_expression(column: Any, step: str, schema: pa.Schema) -> tuple[str | None, pc.Expression]:
-    """The name (None: it has none) and the expression of a Spark Column. Raises UsageError."""
-    return _Tree(column, step, schema).named()
+def translated(column: Any, step: str, schema: pa.Schema) -> Column:
+    """The same as a Column of ours. Raises UsageError, and NotTranslated for what Spark alone can compute for every row."""
+    return _Tree(column, step, schema).column()
 
 
 def aggregation(column: Any, step: str, schema: pa.Schema, output: str | None = None) -> tuple[str, AggregateCall]:
@@ -128,17 +129,20 @@ class _Tree:
             raise self._refused("a plain column is wanted there", "Make it a column first, by with_column().")
         return name, ascending
 
-    def named(self) -> tuple[str | None, pc.Expression]:
-        alias, node = self._unaliased()
-        name = _attribute(node)
-        if name is not None:
-            self._type(name)
-            return name if alias is None else alias, pc.field(name)
+    def column(self) -> Column:
         assert self._schema is not None
+        plain = _attribute(self._unaliased()[1])
+        if plain is not None:
+            self._type(plain)  # else Spark says in its words that there is no such column
         try:
-            return alias, self._as_ours(node).bound(Rows(self._schema)).expression
+            found = Column(self._tree(self._node))
+            if found.plain_name is None and not _is_computed(Resolved.of(self._schema), found):
+                raise self._refused("some of its values may be computed by Spark alone")
+            return found
         except NotTranslated:
             raise
+        except Unsupported as why:
+            raise self._refused(str(why)) from None
         except UsageError as refused:
             raise self._refused(refused.message.rstrip(".")) from None
         except RecursionError:
@@ -189,55 +193,62 @@ class _Tree:
 
     # --- expressions ------------------------------------------------------------------------------------------------
 
-    def _as_ours(self, node: Any) -> Column:
-        """The same as a Column of ours, of what gives Spark's values for all rows."""
+    def _tree(self, node: Any) -> Expr:
+        """The same, of what gives Spark's values for all rows."""
         name = _attribute(node)
         if name is not None:
             self._type(name)
-            return named(name)
+            return attribute(name)
+        kind = _kind(node)
+        if kind == "Alias" and node is self._node:
+            alias, inner = self._unaliased()
+            return Expr("Alias", {"child": self._tree(inner), "name": alias})
         value = _literal(node)
-        if value is not None:
-            return constant(value)
-        if _kind(node) == "Literal" and not node.dataType().isDefined() and node.value() is None:
-            return constant(None)
-        if _kind(node) != "UnresolvedFunction" or node.isUserDefinedFunction() or node.isDistinct():
+        if value is not None or (kind == "Literal" and not node.dataType().isDefined() and node.value() is None):
+            return literal(value)
+        if not _is_ansi():
+            raise self._refused("Spark is not in its ANSI mode")
+        if kind == "Cast" and not node.evalMode().isDefined():
+            return Expr("UnresolvedCast", {"child": self._tree(node.child())}, json.loads(node.dataType().json()))
+        if kind == "UnresolvedExtractValue":
+            fields = {"child": self._tree(node.child()), "extraction": self._tree(node.extraction())}
+            return Expr("UnresolvedExtractValue", fields)
+        if kind != "UnresolvedFunction" or node.isUserDefinedFunction() or node.isDistinct():
             raise self._refused(f"{_described(node)} is not translated")
-        function, arguments = str(node.functionName()).lower(), _items(node.arguments())
-        make = _OURS.get(function)
-        if make is None or not _is_ansi():
-            raise self._refused(f"its '{function}' may give other values here")
-        if function in _BESIDE_CONSTANTS:
-            constants = [_literal(argument) for argument in arguments[1:]]
-            if [type(constant) for constant in constants] != _BESIDE_CONSTANTS[function]:
-                raise self._refused(f"its '{function}' is not of constants")
-            return make(self._as_ours(arguments[0]), *constants)
-        return make(*(self._as_ours(argument) for argument in arguments))
+        function = str(node.functionName()).lower()
+        if function not in FUNCTIONS:
+            raise self._refused(f"its '{function}' is not translated")
+        return call(function, *map(self._tree, _items(node.arguments())))
 
 
-def _cases(*parts: Column) -> Column:
-    """Conditions and values by turns, and perhaps the value of all other rows."""
-    branches = tuple(zip(parts[0::2], parts[1::2], strict=False))
-    return Case(branches, parts[-1] if len(parts) % 2 else None)
+_ERRORS = ("division by zero", "a place outside of an array", "the place 0 of an array")
+"""What ends a statement in an error of Spark's, too."""
+_WRAPPED = frozenset(
+    ["DateAdd", "DateSub", "AddMonths", "DateFromUnixDate", "MakeDate", "NextDay", "LastDay", "TruncDate"]
+)
+"""Of days beyond the engine's Spark may have a value."""
+
+
+def _is_computed(resolved: Resolved, column: Column) -> bool:
+    """The engine has Spark's value, or Spark an error, for every row."""
+    made = resolved.resolved(column)
+    text = resolved.text(made)
+    for error in _ERRORS:
+        text = text.replace(f"left to Spark: {error}", "")
+    wide = (
+        one
+        for one in walk(made)
+        if (decimal_of(one.type) or (0,))[0] == 38 and one.cls not in ("AttributeReference", "Literal")
+    )
+    parts = ("left to Spark", "fs_", "decimal_division")
+    return (
+        not any(part in text for part in parts)
+        and next(wide, None) is None
+        and not any(one.cls in _WRAPPED for one in walk(made))
+    )
 
 
 _HINT_AGGREGATE = "Write it with firesteel.agg: aggregate(total=agg.sum(...)). agg.__all__ lists the aggregates."
-_OURS: dict[str, Callable[..., Any]] = {
-    "+": add, "-": sub, "*": mul, "/": truediv, "%": mod, "negative": neg, "abs": ours.abs,
-    "=": eq, "<": lt, ">": gt, "<=": le, ">=": ge, "<=>": Column.eqNullSafe, "in": Column.isin,
-    "and": and_, "or": or_, "!": inv, "not": inv,
-    "isnull": Column.isNull, "isnotnull": Column.isNotNull, "isnan": Column.isNaN,
-    "when": _cases, "coalesce": ours.coalesce, "greatest": ours.greatest, "least": ours.least,
-    "like": Column.like, "rlike": Column.rlike, "startswith": Column.startswith, "endswith": Column.endswith,
-    "contains": Column.contains, "substring": Column.substr, "substr": Column.substr,
-    "length": ours.length, "trim": ours.trim, "ltrim": ours.ltrim, "rtrim": ours.rtrim, "concat": ours.concat,
-    "year": ours.year, "month": ours.month, "dayofmonth": ours.dayofmonth, "day": ours.dayofmonth,
-}  # fmt: skip
-"""Spark's functions whose values ours have on every row, errors of values among them."""
-_BESIDE_CONSTANTS: dict[str, list[type]] = {
-    **{name: [str] for name in ("like", "rlike", "startswith", "endswith", "contains")},
-    **{name: [int, int] for name in ("substring", "substr")},
-}
-"""Functions that want constants behind the first argument, of these types."""
 
 
 def _is_ansi() -> bool:

@@ -106,6 +106,13 @@ def _chained(work: ChainedStep, node: StreamNode, before: StepColumns) -> StepCo
             reads = referenced_columns([expression], schema) if plain is None else [plain]
             direct[name] = before.of(reads, how)
         return StepColumns(_known(direct), before.indirect)
+    if work.selection is not None:
+        passed = work.selection.passed
+        hows = {name: "IDENTITY" if name in passed else "TRANSFORMATION" for name in work.selection.items}
+        direct = {name: before.of(reads, hows[name]) for name, (_, reads) in work.selection.items.items()}
+        where = work.selection.where
+        chosen = NOTHING if where is None else before.deciding(where[1], "FILTER")
+        return StepColumns(_known(direct), before.indirect | chosen)
     passed = StepColumns(
         _known({name: before.of([came], "IDENTITY") for name, came in (work.passed or {}).items()}), before.indirect
     )

@@ -61,9 +61,15 @@ def _over(node: StreamNode, moved: Mapping[StreamNode, StreamNode]) -> StreamNod
 
 
 def _only_expressions(node: StreamNode) -> bool:
+    return only_expressions(node) and node.config == StepConfig() and not node.sides and node.inputs[0].ship is None
+
+
+def only_expressions(node: StreamNode) -> bool:
+    """The step computes columns or chooses rows by expressions alone."""
     work = node.work
-    plain = isinstance(work, ChainedStep) and (work.projection is not None or work.filter is not None)
-    return plain and node.config == StepConfig() and not node.sides and node.inputs[0].ship is None
+    return isinstance(work, ChainedStep) and any(
+        one is not None for one in (work.projection, work.filter, work.selection)
+    )
 
 
 def _read_freely(node: StreamNode, readers: Readers) -> bool:

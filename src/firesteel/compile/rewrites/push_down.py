@@ -11,14 +11,16 @@ branch filters by first, and every filter stays where it is. These are only such
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.compile.plan import Rewrite
-from firesteel.compile.stream_graph import ChainedStep, SourceStep, StepConfig, StreamEdge, StreamNode, UnionStep
+from firesteel.compile.rewrites.below_unions import only_expressions
+from firesteel.compile.stream_graph import ChainedStep, SourceStep, StepConfig, StreamEdge, StreamNode, UnionStep, width
 from firesteel.connectors.base import push_down as source_push_down
 from firesteel.task.expressions import all_of, any_of, cannot_fail, passed_columns, referenced_columns
 from firesteel.task.operators.relational import Project
@@ -49,17 +51,12 @@ def _runs(source: StreamNode, readers: Readers) -> list[list[StreamNode]]:
     for node, edge in readers.get(source, ()):
         run: list[StreamNode] = []
         following = [(node, edge)]
-        while len(following) == 1 and _is_expressions(following[0][0]) and following[0][1].ship is None:
+        while len(following) == 1 and only_expressions(following[0][0]) and following[0][1].ship is None:
             run.append(following[0][0])
             following = readers.get(run[-1], [])
         if run:
             runs.append(run)
     return runs
-
-
-def _is_expressions(node: StreamNode) -> bool:
-    work = node.work
-    return isinstance(work, ChainedStep) and (work.projection is not None or work.filter is not None)
 
 
 def _wanted(node: StreamNode, readers: Readers) -> pc.Expression | None:
@@ -83,7 +80,12 @@ def _let_through(reader: StreamNode, readers: Readers) -> pc.Expression | None:
         if isinstance(work, UnionStep):
             pass
         elif work.projection is not None and work.passed is not None and len(work.passed) == len(work.projection):
-            unchanged = {name: name for name, came in work.passed.items() if unchanged.get(came) == name == came}
+            unchanged = _unchanged(unchanged, work.passed)
+        elif work.selection is not None and not work.selection.raises:
+            reads = {name for hint in work.selection.hints for name in referenced_columns([hint], node.schema)}
+            if all(unchanged.get(name) == name for name in reads):
+                conditions += work.selection.hints
+            unchanged = _unchanged(unchanged, work.selection.passed)
         elif work.filter is not None and cannot_fail(work.filter, node.inputs[0].source.schema):
             reads = referenced_columns([work.filter], node.inputs[0].source.schema)
             if all(unchanged.get(name) == name for name in reads):
@@ -108,6 +110,8 @@ def _read_of(node: StreamNode, readers: Readers, besides: Iterable[StreamNode] =
             continue
         if isinstance(work, ChainedStep) and work.projection is not None:
             read |= referenced_columns([expression for _, expression in work.projection], node.schema)
+        elif isinstance(work, ChainedStep) and work.selection is not None:
+            read |= work.selection.reads(reader.schema.names)
         else:
             read |= set(node.schema.names if edge.reads is None else edge.reads)
     return read
@@ -116,7 +120,7 @@ def _read_of(node: StreamNode, readers: Readers, besides: Iterable[StreamNode] =
 def _rewrite(source: StreamNode, readers: Readers) -> Rewrites:
     runs = _runs(source, readers)
     alone = len(readers.get(source, ())) == 1 and bool(runs)
-    filters = _pushable_filters(source, runs[0]) if alone else []
+    filters, hints = _pushable_filters(source, runs[0]) if alone else ([], [])
     pushed = set(filters)
     kept = [[node for node in run if node not in pushed] for run in runs]
     needed = [_needed_columns(k, _read_of(run[-1], readers)) for k, run in zip(kept, runs, strict=True)]
@@ -125,10 +129,15 @@ def _rewrite(source: StreamNode, readers: Readers) -> Rewrites:
         read.add(narrowest(source.schema))
     columns = None if read == set(source.schema.names) else [n for n in source.schema.names if n in read]
     expression = _condition_of(filters) if alone else _wanted(source, readers)
-    if columns is None and expression is None:
+    if columns is None and expression is None and not hints:
         return {}
     assert isinstance(source.work, SourceStep)
-    smaller = source_push_down(source.work.source, columns, expression)
+    whole: Any = source.work.source
+    if hints and hasattr(whole, "hinted"):
+        whole = whole.hinted(hints)
+    elif hints:
+        expression = all_of([*hints, *([] if expression is None else [expression])])
+    smaller = source_push_down(whole, columns, expression)
     assert smaller is not None
     rewrites: Rewrites = {source: Rewrite(SourceStep(smaller), smaller.schema)}
     for run, wanted in zip(runs, needed, strict=True):
@@ -146,26 +155,46 @@ def _condition_of(filters: list[StreamNode]) -> pc.Expression | None:
     return all_of([f.work.filter for f in filters]) if filters else None  # type: ignore[union-attr]
 
 
-def _pushable_filters(source: StreamNode, run: list[StreamNode]) -> list[StreamNode]:
-    """The filters that can go into the source. Stops at the first that cannot: order matters where rows can raise."""
+def _pushable_filters(source: StreamNode, run: list[StreamNode]) -> tuple[list[StreamNode], list[pc.Expression]]:
+    """The filters that can go into the source, and conditions of those by the engine, which stay where they are. Stops at the first that
+    cannot: order matters where rows can raise."""
     filters: list[StreamNode] = []
+    hints: list[pc.Expression] = []
+    stay = risky = False  # some stay where they are; the first may raise
     unchanged = {name: name for name in source.schema.names}
     for node in run:
         work, before = node.work, node.inputs[0].source.schema
         assert isinstance(work, ChainedStep)
+        if work.selection is not None:
+            if node.config != StepConfig():
+                break
+            for hint in work.selection.hints:
+                if not risky and all(unchanged.get(name) == name for name in referenced_columns([hint], before)):
+                    hints.append(hint)
+            if work.selection.raises:
+                break
+            stay |= work.selection.where is not None
+            unchanged = _unchanged(unchanged, work.selection.passed)
+            continue
         if work.projection is not None:
             passed = passed_columns(work.projection, before)
             if len(passed) != len(work.projection):
                 break
-            unchanged = {name: name for name, came in passed.items() if unchanged.get(came) == name == came}
+            unchanged = _unchanged(unchanged, passed)
             continue
         assert work.filter is not None
         reads = referenced_columns([work.filter], before)
         same = all(unchanged.get(name) == name for name in reads)
-        if not same or (filters and not cannot_fail(work.filter, before)) or node.config != StepConfig():
+        if not same or ((filters or stay) and not cannot_fail(work.filter, before)) or node.config != StepConfig():
             break
+        risky |= not cannot_fail(work.filter, before)
         filters.append(node)
-    return filters
+    return filters, hints
+
+
+def _unchanged(before: dict[str, str], passed: Mapping[str, str]) -> dict[str, str]:
+    """The columns that a step hands on under their names, of those that came so from the source."""
+    return {name: name for name, came in passed.items() if before.get(came) == name == came}
 
 
 def _needed_columns(kept: list[StreamNode], read: set[str]) -> list[set[str]]:
@@ -174,7 +203,9 @@ def _needed_columns(kept: list[StreamNode], read: set[str]) -> list[set[str]]:
     for node in reversed(kept):
         work, before = node.work, node.inputs[0].source.schema
         assert isinstance(work, ChainedStep)
-        if work.projection is not None:
+        if work.selection is not None:
+            reads = work.selection.reads(needed[0])
+        elif work.projection is not None:
             reads = referenced_columns([e for name, e in work.projection if name in needed[0]], before)
         else:
             assert work.filter is not None
@@ -185,13 +216,6 @@ def _needed_columns(kept: list[StreamNode], read: set[str]) -> list[set[str]]:
 
 def narrowest(schema: pa.Schema) -> str:
     """The column that is cheapest to read."""
-
-    def width(field: pa.Field) -> int:
-        try:
-            return field.type.bit_width
-        except ValueError:
-            return 1 << 20
-
     return min(schema, key=width).name
 
 
@@ -199,6 +223,10 @@ def _narrowed(node: StreamNode, before: pa.Schema, needed: set[str]) -> Rewrite:
     """The step when only these of its columns are needed."""
     work = node.work
     assert isinstance(work, ChainedStep)
+    if work.selection is not None:
+        step = work.selection.step(needed, before)
+        assert step.selection is not None
+        return Rewrite(step, step.selection.schema)
     if work.projection is None:
         return Rewrite(work, before)
     columns: tuple[tuple[str, pc.Expression], ...] = tuple(c for c in work.projection if c[0] in needed)

@@ -180,9 +180,14 @@ class ParquetSource(FooterSource[Footer]):
         return _FooterReader().read
 
     def hinted(self, conditions: Sequence[pc.Expression]) -> ParquetSource:
-        """The same source without row groups whose statistics say that one of the conditions is true of none of their rows. What is read
-        is not filtered: whoever asks does that."""
+        """The same source without row groups and partitions of which statistics and values say that one of the conditions is true of none of
+        their rows. What is read is not filtered: whoever asks does that."""
         hinted: ParquetSource = self.push_down(None, None)
+        known = set() if self._partitions is None else set(self._partitions.schema.names)
+        parts = (condition(one, self.schema, self.name) for one in conditions if known)
+        for part in parts:
+            if known.issuperset(part.columns):
+                hinted._add_filter(part)
         hinted._hints = (*self._hints, *conditions)
         return hinted
 

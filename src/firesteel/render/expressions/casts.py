@@ -17,7 +17,7 @@ from firesteel.plan.types import (
     said,
 )
 from firesteel.render.expressions.nested.casts import nested_cast
-from firesteel.render.expressions.texts import digits_of, left_to_spark, once
+from firesteel.render.expressions.texts import digits_of, left_to_spark, once, shared
 from firesteel.render.expressions.times import intervals
 from firesteel.render.expressions.times.dates import between_years
 from firesteel.render.expressions.times.timestamps import shown
@@ -83,7 +83,7 @@ def _to_floating(text: str, n: Expr) -> str | None:
     return _of_text(text, n, _FLOATING) if is_text(kind) else None
 
 
-_FLOATING = r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?"
+_FLOATING = r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,3})?"
 
 
 def _to_boolean(text: str, n: Expr) -> str | None:
@@ -171,7 +171,7 @@ def _of_text(text: str, n: Expr, form: str, kind: str | None = None) -> str:
         null = "" if eval_mode(n) == "ANSI" else f"WHEN {never} THEN NULL "
         return f"(CASE WHEN {t} IS NULL OR regexp_full_match({t}, '{form}') THEN CAST({t} AS {name}) {null}ELSE {other} END)"
 
-    return once(text, of)
+    return shared(f"trim({text}, ' \t\n\r\f\v')", of)
 
 
 _TO: dict[str, Callable[[str, Expr], str | None]] = {

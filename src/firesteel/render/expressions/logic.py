@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, conjuncts
-from firesteel.plan.raising import any_raises
+from firesteel.plan.raising import any_raises, may_raise
 from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
 from firesteel.render.expressions.texts import literal, once, undivided
 
@@ -62,16 +62,20 @@ def _in_set(x: Expressions, n: Expr) -> str:
     return f"({x.text(n['child'])} IN ({', '.join(texts)}))"
 
 
-def _both(word: str) -> Callable[[Expressions, Expr], str]:
-    return lambda x, n: f"({x.text(n['left'])} {word} {x.text(n['right'])})"
-
-
 def _and(x: Expressions, n: Expr) -> str:
     """Spark computes the right side where the left one is null, too; the engine does not where rows are chosen by it."""
     conditions = conjuncts(n)
     if any_raises(conditions[1:]):
         return undivided(x.texts(conditions))
     return f"({x.text(n['left'])} AND {x.text(n['right'])})"
+
+
+def _or(x: Expressions, n: Expr) -> str:
+    """Spark does not compute the right side where the left one is true."""
+    left, right = x.text(n["left"]), x.text(n["right"])
+    return (
+        f"(CASE WHEN {left} THEN true ELSE {left} OR {right} END)" if may_raise(n["right"]) else f"({left} OR {right})"
+    )
 
 
 def _if(x: Expressions, n: Expr) -> str:
@@ -141,7 +145,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "KnownFloatingPointNormalized": _child,
     "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
     "And": _and,
-    "Or": _both("OR"),
+    "Or": _or,
     "Not": lambda x, n: f"(NOT {x.text(n['child'])})",
     "IsNull": lambda x, n: f"({x.text(n['child'])} IS NULL)",
     "IsNotNull": lambda x, n: f"({x.text(n['child'])} IS NOT NULL)",

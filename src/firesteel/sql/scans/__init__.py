@@ -1,1 +1,1 @@
-"""Relations that our tasks read themselves. Begin with ``relation``; ``columns``, ``chosen``, ``hints`` say what of them a query needs, ``listing`` which files."""
+"""Relations that our tasks read themselves. Begin with ``relation``; ``columns``, ``chosen`` say what of them a query needs, ``listing`` which files."""

@@ -12,12 +12,12 @@ from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
 from firesteel.errors import UsageError
 from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.hints import hints
 from firesteel.plan.relation import Relation, Scan, Values, schema_of
 from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.scans import lines, orc, parquet
 from firesteel.sql.scans.chosen import Chosen
 from firesteel.sql.scans.columns import Columns, columns_of
-from firesteel.sql.scans.hints import hints
 from firesteel.sql.scans.listing import listed
 
 if TYPE_CHECKING:

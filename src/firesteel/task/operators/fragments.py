@@ -11,8 +11,10 @@ import pyarrow as pa
 from firesteel.engine.connection import SPILLED, EngineSettings, run
 from firesteel.engine.convert import carried, carrier, conformed, is_plain, known, opaque
 from firesteel.engine.files import FileRows, by_place, scan_of
+from firesteel.errors import EngineStop, Stop
 from firesteel.task.batches import one_chunk
 from firesteel.task.executor.place import here
+from firesteel.task.functions.user_code import complaint
 from firesteel.task.program import Batches, Head, KeyedHead, KeyedOperator, Operator, TaskContext, UnitInput
 
 INPUT = "input"
@@ -173,6 +175,8 @@ class SqlFragment:
     """It computes what may raise an error of Spark's: then nothing that drops rows is one statement with it."""
     computes: bool = True
     """False: it hands values on, compares them, and computes with numbers alone."""
+    told: str = ""
+    """Of a step that Spark cannot compute instead: what it does to a row, in words."""
     unitwise: ClassVar[bool] = False
 
     def with_keys(self, keys: Sequence[pa.Table]) -> SqlFragment:
@@ -305,14 +309,17 @@ class Chain:
         statement = Statement(ctx, computes=computes(self.parts))
         first = self.parts[0]
         assert isinstance(first, Query)
-        return statement.run(through(self.parts, statement.stream(first.reads, batches, added_of(first)), statement))
+        made = through(self.parts, statement.stream(first.reads, batches, added_of(first)), statement)
+        return _of_steps(self.parts, statement.run(made), ctx)
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
         statement = Statement(ctx, computes=computes(self.parts), as_files=True)
         first = self.parts[0]
         assert isinstance(first, Query)
-        return statement.run(through(self.parts, statement.files(files, first.reads), statement))
+        return _of_steps(
+            self.parts, statement.run(through(self.parts, statement.files(files, first.reads), statement)), ctx
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +344,53 @@ class KeyedChain:
         reads = zip(one.reads, inputs, added_of(one) or [()] * len(inputs), strict=True)
         rows = [statement.stream(schema, unit.batches(), added) for schema, unit, added in reads]
         made = one.of(rows, [unit.nbytes for unit in inputs], statement)
-        return statement.run(through(self.parts, made, statement))
+        return _of_steps(self.parts, statement.run(through(self.parts, made, statement)), ctx)
+
+
+def _of_steps(parts: Sequence[Any], batches: Batches, ctx: TaskContext) -> Batches:
+    """The same. A value that the engine does not compute is an error of the user's rows where Spark does not compute the steps instead."""
+    told = [one for one in parts if getattr(one, "told", "")]
+    try:
+        yield from batches
+    except EngineStop as stop:
+        if stop.kind is not Stop.VALUE or not told:
+            raise
+        one = next((one for one in told if one.raises), told[-1])
+        why, hint = next(
+            ((why, hint) for said, why, hint in _CONDITIONS if said in stop.message),
+            (stop.message.partition("left to Spark: ")[2] or stop.message, None),
+        )
+        raise complaint(one.name, f"cannot {one.told}: {why.rstrip('.')}", ctx, hint=hint) from None
+
+
+_CONDITIONS = (
+    (
+        "division by zero",
+        "DIVIDE_BY_ZERO, a division by zero",
+        'Leave such rows out by a filter() before, or say what they are: F.when(F.col("b") != 0, F.col("a") / F.col("b")).',
+    ),
+    (
+        "a text of another form",
+        "CAST_INVALID_INPUT, a text that is not of the type",
+        'Leave such rows out by a filter() before, or cast only the others: F.when(F.col("t").rlike("^[0-9]+$"), F.col("t").cast("bigint")).',
+    ),
+    (
+        "onver",  # "could not convert", "Conversion Error"
+        "ARITHMETIC_OVERFLOW, a value that does not fit its type",
+        "Leave such rows out by a filter() before, or cast to a wider type before it: bigint, double, a decimal.",
+    ),
+    (
+        "ut of ",  # "Out of Range Error", "out of range"
+        "ARITHMETIC_OVERFLOW, a value that does not fit its type",
+        "Leave such rows out by a filter() before, or cast to a wider type before it: bigint, double, a decimal.",
+    ),
+    (
+        "place outside of an array",
+        "INVALID_ARRAY_INDEX, a place outside of an array",
+        'Take what may be there: F.get("a", F.lit(3)) gives null.',
+    ),
+)
+"""Spark's conditions and advice, by the engine's words."""
 
 
 def through(parts: Sequence[Query | Choice], rows: Rows, statement: Statement) -> Rows:

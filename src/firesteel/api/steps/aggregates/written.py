@@ -10,13 +10,16 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.column import column as as_column
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import ROWS, Aggregation
-from firesteel.api.steps.projection import expression_of
+from firesteel.api.steps.projection import Computed, expression_of, projected
 from firesteel.api.steps.spark_columns import aggregation, is_spark_column
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
+from firesteel.plan.expr import same, walk
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.operators.relational import check_filter, unknown_column
 
@@ -118,7 +121,7 @@ class Prepared:
     """``aggregations`` over the columns of the rows and those that are ``computed`` of them before."""
 
     aggregations: list[Aggregation] = field(default_factory=list)
-    computed: dict[str, pc.Expression] = field(default_factory=dict)
+    computed: dict[str, Computed] = field(default_factory=dict)
 
 
 def prepared(
@@ -139,9 +142,7 @@ def prepared(
 class _Columns:
     """Names for the arguments of aggregates; expressions get one of their own, equal ones the same."""
 
-    def __init__(
-        self, schema: pa.Schema, kind: str, shadowed: Collection[str], computed: dict[str, pc.Expression]
-    ) -> None:
+    def __init__(self, schema: pa.Schema, kind: str, shadowed: Collection[str], computed: dict[str, Computed]) -> None:
         self._schema, self._kind, self._shadowed, self._computed = schema, kind, shadowed, computed
         self._known: set[str] = set(schema.names)
         self._by_text: dict[str, list[str]] = {}
@@ -150,7 +151,7 @@ class _Columns:
         plain, expression = argument, None
         if not isinstance(argument, str):
             expression = expression_of(self._schema, argument, self._kind)
-            plain = plain_column(expression, self._schema)
+            plain = None if isinstance(expression, Column) else plain_column(expression, self._schema)
         elif argument not in self._known:
             raise unknown_column(self._schema, argument, function)
         if plain is not None and plain not in self._shadowed:
@@ -159,13 +160,20 @@ class _Columns:
 
     def condition(self, condition: Any) -> str:
         expression = expression_of(self._schema, condition, self._kind)
+        if isinstance(expression, Column):
+            kind = projected(self._schema, [("x", expression)]).field(0).type
+            if not pa.types.is_boolean(kind):
+                raise UsageError(
+                    f"A filter must be true or false, but {expression} is {kind}.", hint="Compare it with something."
+                )
+            return self._named(expression)
         check_filter(self._schema, expression)
         return self._named(expression.cast(pa.bool_()))
 
-    def _named(self, expression: pc.Expression) -> str:
+    def _named(self, expression: Computed) -> str:
         alike = self._by_text.setdefault(str(expression), [])
         for name in alike:
-            if self._computed[name].equals(expression):
+            if same_expression(self._computed[name], expression):
                 return name
         name = f"__computed{len(self._computed)}"
         while name in self._schema.names:
@@ -175,8 +183,17 @@ class _Columns:
         return name
 
 
+def same_expression(one: Computed, other: Computed) -> bool:
+    if isinstance(one, pc.Expression) and isinstance(other, pc.Expression):
+        return one.equals(other)
+    if not (isinstance(one, Column) and isinstance(other, Column)):
+        return False
+    return all(node.cls != "Arrow" for node in walk(one.tree)) and same(one.tree) == same(other.tree)
+
+
 def with_condition(call: AggregateCall, condition: pc.Expression, schema: pa.Schema, kind: str) -> AggregateCall:
     """The call with one more condition."""
     if call.condition is None:
         return call.where(condition)
-    return replace(call, condition=expression_of(schema, call.condition, kind) & condition)
+    own = expression_of(schema, call.condition, kind)
+    return replace(call, condition=own & condition if isinstance(own, pc.Expression) else own & as_column(condition))

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import INTEGERS, arrow_type, decimal_of
-from firesteel.sql.plans.catalyst import Operator
 
 _COMPARED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "EqualTo": (eq, eq),
@@ -89,7 +88,7 @@ def _begins(node: Expr, columns: Mapping[str, str]) -> pc.Expression | None:
     return (column >= text) & (column < text[:-1] + chr(last + 1))
 
 
-def _among(child: Operator, values: list[Any], columns: Mapping[str, str]) -> pc.Expression | None:
+def _among(child: Expr, values: list[Any], columns: Mapping[str, str]) -> pc.Expression | None:
     column = _column(child, columns)
     if column is None:
         return None
