@@ -111,8 +111,8 @@ class Selection:
     where: tuple[str, frozenset[str]] | None = None
     hints: tuple[pc.Expression, ...] = ()
     raises: bool = False
-    told: str = ""
-    """What it does to a row, in words: "compute v as (a / b)"."""
+    told: tuple[str, frozenset[str]] | None = None
+    """What it does to a row, in words ("compute v as (a / b)"), and the columns that it does this with."""
 
     @property
     def passed(self) -> dict[str, str]:

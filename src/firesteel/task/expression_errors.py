@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +36,7 @@ def cannot_compute(  # noqa: PLR0917
 ) -> UserFunctionError | None:
     """The error of step ``name``, which cannot do ``what`` ("compute the column 'x'"); None: it can. ``compute``: does it for any rows of
     the batch, or raises what Arrow does. Values of columns whose names tell of secrets are masked."""
-    bad, error = _first_bad(batch, compute)
+    bad, error = first_bad(batch, compute)
     if error is None:
         return None
     words = _words(error)
@@ -44,22 +44,34 @@ def cannot_compute(  # noqa: PLR0917
         (f"Leave such rows out by a filter() before, or {hint}" for said, hint in _HINTS if said in words), None
     )
     reads = referenced_columns((expression,), batch.schema)
-    columns = [column for column in batch.schema.names if column in reads]
-    if any(map(looks_secret, columns)):
+    return complaint(name, f"cannot {what}: {with_row(words, bad, reads)}", ctx, hint=hint)
+
+
+def with_row(words: str, row: pa.RecordBatch | None, reads: Collection[str]) -> str:
+    """What is said of a row, and the row: of these columns, where there are any. ``row``: None if it is not known."""
+    if any(map(looks_secret, reads)):
         words = _VALUES.sub(MASK, words)
-    row = f", of the row {_row(bad, columns)}" if bad is not None and columns else ""
-    return complaint(name, f"cannot {what}: {words}{row}", ctx, hint=hint)
+    columns = [] if row is None else [name for name in row.schema.names if name in reads]
+    return f"{words}, of the row {_row(row, columns)}" if row is not None and columns else words
 
 
-def _first_bad(
-    batch: pa.RecordBatch, compute: Callable[[pa.RecordBatch], object]
-) -> tuple[pa.RecordBatch | None, pa.ArrowException | None]:
-    """The first row for which it raises, and that error; None in its place where it raises for no row alone."""
-    error = _raised(batch, compute)
+def first_bad(
+    batch: pa.RecordBatch, compute: Callable[[pa.RecordBatch], object], kind: type[Exception] = pa.ArrowException
+) -> tuple[pa.RecordBatch | None, Exception | None]:
+    """The first row for which it raises an error of this kind, and that error; None in its place where it raises for no row alone."""
+
+    def raised(rows: pa.RecordBatch) -> Exception | None:
+        try:
+            compute(rows)
+        except kind as error:
+            return error
+        return None
+
+    error = raised(batch)
     while error is not None and batch.num_rows > 1:
         middle = batch.num_rows // 2
         for half in (batch.slice(0, middle), batch.slice(middle)):
-            own = _raised(half, compute)
+            own = raised(half)
             if own is not None:
                 batch, error = half, own
                 break
@@ -68,24 +80,11 @@ def _first_bad(
     return batch, error
 
 
-def _raised(batch: pa.RecordBatch, compute: Callable[[pa.RecordBatch], object]) -> pa.ArrowException | None:
-    try:
-        compute(batch)
-    except pa.ArrowException as error:
-        return error
-    return None
-
-
-def _words(error: pa.ArrowException) -> str:
-    """Arrow's words. What ``firesteel.functions`` had cast so that it fails is a sentence already."""
+def _words(error: Exception) -> str:
+    """Arrow's words."""
     first = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     found = _NO_TEXT.fullmatch(first)
-    if found is None:
-        return first
-    text, type_ = found.groups()
-    if ": " in text and type_ == "bool":
-        return text
-    return f"'{text.removesuffix(f' is no {type_}')}' is no {type_}"
+    return f"'{found[1]}' is no {found[2]}" if found else first
 
 
 def _row(row: pa.RecordBatch, columns: list[str]) -> str:

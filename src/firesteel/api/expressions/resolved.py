@@ -111,9 +111,11 @@ class Resolved:
             made = self.resolved(one)
             fields.append(pa.field(name, self._checked(one, made)))
             items[name] = self.text(made), self._reads(made)
-            computed[f"'{name}' as {one}"] = may_raise(folded(made))
+            computed[name] = may_raise(folded(made))
         raises = any(computed.values())
-        told = f"compute the column {', '.join(said for said, may in computed.items() if may == raises)}"
+        spoken = [name for name, may in computed.items() if may == raises]
+        words = ", ".join(f"'{name}' as {dict(pairs)[name]}" for name in spoken)
+        told = f"compute the column {words}", frozenset(one for name in spoken for one in items[name][1])
         return Selection(kind, self.schema, items, pa.schema(fields), raises=raises, told=told)
 
     def chosen(self, kind: str, condition: Column) -> Selection:
@@ -131,8 +133,9 @@ class Resolved:
             self._passed(field)
         text = all_of(parts, self._expressions())
         found = tuple(hints(sure(parts), {name: field.name for name, field in self._sparks().items()}))
-        raises, told = any_raises(parts), f"evaluate {condition}"
-        return Selection(kind, self.schema, items, self.schema, (text, self._reads(made)), found, raises, told)
+        reads = self._reads(made)
+        told = f"evaluate {condition}", reads
+        return Selection(kind, self.schema, items, self.schema, (text, reads), found, any_raises(parts), told)
 
     def _sparks(self) -> dict[str, pa.Field]:
         """The columns whose values come in Spark's types."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
@@ -175,8 +177,8 @@ class SqlFragment:
     """It computes what may raise an error of Spark's: then nothing that drops rows is one statement with it."""
     computes: bool = True
     """False: it hands values on, compares them, and computes with numbers alone."""
-    told: str = ""
-    """Of a step that Spark cannot compute instead: what it does to a row, in words."""
+    told: tuple[str, frozenset[str]] | None = None
+    """Of a step that Spark cannot compute instead: what it does to a row, in words, and the columns that it does this with."""
     unitwise: ClassVar[bool] = False
 
     def with_keys(self, keys: Sequence[pa.Table]) -> SqlFragment:
@@ -306,20 +308,29 @@ class Chain:
         return not added_of(self.parts[0]) and (computes(self.parts) or _is_plain(self.parts))
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        statement = Statement(ctx, computes=computes(self.parts))
-        first = self.parts[0]
-        assert isinstance(first, Query)
-        made = through(self.parts, statement.stream(first.reads, batches, added_of(first)), statement)
-        return _of_steps(self.parts, statement.run(made), ctx)
+        seen = deque[pa.RecordBatch](maxlen=_SEEN)
+        noted = _noted(batches, seen) if _told(self.parts) else batches
+        return _of_steps(self.parts, self._of_rows(noted, ctx), ctx, seen)
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
-        statement = Statement(ctx, computes=computes(self.parts), as_files=True)
-        first = self.parts[0]
-        assert isinstance(first, Query)
-        return _of_steps(
-            self.parts, statement.run(through(self.parts, statement.files(files, first.reads), statement)), ctx
-        )
+        statement, read = (Statement(ctx, computes=computes(self.parts), as_files=True) for _ in range(2))
+        rows = statement.files(files, self._reads)
+        made = statement.run(through(self.parts, rows, statement))
+        return _of_steps(self.parts, made, ctx, read.run(read.files(files, self._reads)))
+
+    @property
+    def _reads(self) -> pa.Schema:
+        return cast(Query, self.parts[0]).reads
+
+    def _of_rows(self, batches: Iterable[pa.RecordBatch], ctx: TaskContext) -> Batches:
+        statement = Statement(ctx, computes=computes(self.parts))
+        rows = statement.stream(self._reads, batches, added_of(self.parts[0]))
+        return statement.run(through(self.parts, rows, statement))
+
+    def raise_for(self, rows: pa.RecordBatch, ctx: TaskContext) -> None:
+        """Raises EngineStop if these rows are enough for it."""
+        deque(self._of_rows([rows], ctx), maxlen=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,11 +358,26 @@ class KeyedChain:
         return _of_steps(self.parts, statement.run(through(self.parts, made, statement)), ctx)
 
 
-def _of_steps(parts: Sequence[Any], batches: Batches, ctx: TaskContext) -> Batches:
-    """The same. A value that the engine does not compute is an error of the user's rows where Spark does not compute the steps instead."""
-    told = [one for one in parts if getattr(one, "told", "")]
+_SEEN = 4
+"""Batches in which the row of an error is looked for: the engine may have read some after it."""
+
+
+def _told(parts: Sequence[Any]) -> list[SqlFragment]:
+    return [one for one in parts if getattr(one, "told", None)]
+
+
+def _noted(batches: Batches, seen: deque[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        seen.append(batch)
+        yield batch
+
+
+def _of_steps(parts: Sequence[Any], made: Batches, ctx: TaskContext, rows: Iterable[pa.RecordBatch] = ()) -> Batches:
+    """The same batches. A value that the engine does not compute is an error of the user's rows where Spark does not compute the steps
+    instead. ``rows``: among which the one that has it may be."""
+    told = _told(parts)
     try:
-        yield from batches
+        yield from made
     except EngineStop as stop:
         if stop.kind is not Stop.VALUE or not told:
             raise
@@ -360,7 +386,13 @@ def _of_steps(parts: Sequence[Any], batches: Batches, ctx: TaskContext) -> Batch
             ((why, hint) for said, why, hint in _CONDITIONS if said in stop.message),
             (stop.message.partition("left to Spark: ")[2] or stop.message, None),
         )
-        raise complaint(one.name, f"cannot {one.told}: {why.rstrip('.')}", ctx, hint=hint) from None
+        from firesteel.task.expression_errors import first_bad, with_row  # an executor loads it for an error alone
+
+        what, reads = cast(tuple[str, frozenset[str]], one.told)
+        alone = partial(Chain(tuple(parts)).raise_for, ctx=ctx)
+        found = (first_bad(batch, alone, EngineStop) for batch in rows if batch.num_rows)
+        row = next((row for row, error in found if error is not None), None)
+        raise complaint(one.name, f"cannot {what}: {with_row(why.rstrip('.'), row, reads)}", ctx, hint=hint) from None
 
 
 _CONDITIONS = (
