@@ -13,7 +13,7 @@ MODULES = ("firesteel", "firesteel.streaming", "firesteel.errors")
 _GROUPS = (
     ("Environment", ("ExecutionEnvironment",)),
     ("Streams of rows", ("DataStream", "KeyedStream", "BroadcastStream")),
-    ("Expressions, rows, aggregates, windows", ("functions", "col", "lit", "Row", "agg", "window")),
+    ("Expressions, rows, aggregates, windows", ("functions", "arrow", "Row", "agg", "window")),
     ("Jobs", ("JobClient", "JobResult", "History")),
     ("Deciding without a job", ("decide", "Decided")),
     ("A decider of your own", ("VertexParallelismDecider", "UndecidedStep", "ConsumedResult")),

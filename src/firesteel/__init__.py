@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from firesteel.api.acceleration.handle import Acceleration, accelerate
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.api.expressions import arrow as arrow
     from firesteel.api.expressions import functions as functions
+    from firesteel.api.expressions.functions import col, lit
     from firesteel.api.jobs.history import History
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.api.steps import window as window
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from firesteel.scheduler.parallelism.vertex_decider import UndecidedStep, VertexParallelismDecider
     from firesteel.scheduler.speculation.strategy import SlowTaskBaseline, SlowTaskStrategy, StepTimes
     from firesteel.task.executor.slots.resources import TaskResources, task_resources
-    from firesteel.task.expressions import col, lit
     from firesteel.task.functions.rows import Row
     from firesteel.task.sharing import shared
 
@@ -57,15 +58,16 @@ _HOMES = {
     "TaskResources": "firesteel.task.executor.slots.resources",
     "UndecidedStep": "firesteel.scheduler.parallelism.vertex_decider",
     "VertexParallelismDecider": "firesteel.scheduler.parallelism.vertex_decider",
-    "col": "firesteel.task.expressions",
+    "col": "firesteel.api.expressions.functions",
     "decide": "firesteel.api.deciding",
-    "lit": "firesteel.task.expressions",
+    "lit": "firesteel.api.expressions.functions",
     "shared": "firesteel.task.sharing",
     "task_resources": "firesteel.task.executor.slots.resources",
 }
 
 _MODULES = {
     "agg": "firesteel.api.steps.aggregates.agg",
+    "arrow": "firesteel.api.expressions.arrow",
     "errors": "firesteel.errors",
     "functions": "firesteel.api.expressions.functions",
     "window": "firesteel.api.steps.window",
@@ -96,6 +98,7 @@ __all__ = [
     "VertexParallelismDecider",
     "accelerate",
     "agg",
+    "arrow",
     "col",
     "decide",
     "errors",

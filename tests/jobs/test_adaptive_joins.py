@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
+from firesteel import functions as F
 from firesteel.journal.file import read
 from firesteel.scheduler.joins import waits
 from firesteel.scheduler.kernel.records import MetricsSnapshot
@@ -372,7 +373,7 @@ def twice_with_one_side(env):
     """By two keys of the fact: both joins read the same data set."""
     f, s = (env.from_arrow(star_tables()[name]) for name in "fs")
     s = s.key_by("b").aggregate({"size": "max"}).key_by("b")
-    more = f.with_column("other", pc.binary_join_element_wise(pc.scalar("b"), col("d").cast(pa.string()), ""))
+    more = f.with_column("other", F.concat(F.lit("b"), col("d")))
     return more.key_by("b").join(s).key_by("other").join(s, suffix="_2").select("v", "b", "size", "size_2")
 
 

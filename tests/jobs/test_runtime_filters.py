@@ -192,7 +192,7 @@ def test_a_side_without_rows_leaves_nothing_to_read(session, tmp_path, tables, f
 
 def test_a_folder_of_partitions_of_which_one_is_read(session, tmp_path, tables, files):
     env = ExecutionEnvironment(spark=session, options=SETTINGS)
-    env.read_parquet(files / "f.parquet").filter(col("day").is_valid()).write_parquet(
+    env.read_parquet(files / "f.parquet").filter(col("day").isNotNull()).write_parquet(
         tmp_path / "by_day", partition_by=["day"]
     )
     env.execute("partitions")

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup, col
+from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup
+from firesteel.api.expressions.arrow import col
 from firesteel.api.steps.actions import collected
 from firesteel.compile import plan as planning
 from firesteel.compile.compiler import compile_job

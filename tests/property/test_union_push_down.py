@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.oracle import duckdb_answer
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from graph_kit import check_shape, run_local

@@ -102,7 +102,7 @@ def test_spark_and_duckdb_read_what_we_wrote(spark, env, tmp_path):
     stream.write_parquet(tmp_path / "parquet", **options)
     stream.write_json(tmp_path / "json", compression="gzip", **options)
     stream.write_csv(tmp_path / "csv", compression="bz2", **options)
-    stream.select("s", "year").filter(col("s").is_valid()).write_text(tmp_path / "text", partition_by="year")
+    stream.select("s", "year").filter(col("s").isNotNull()).write_text(tmp_path / "text", partition_by="year")
     env.execute("write")
     read = spark.read.schema(DDL)
     expected = spark.createDataFrame(ROWS, DDL).orderBy("n").collect()
@@ -151,7 +151,7 @@ def test_a_tree_whose_columns_changed_is_read_as_spark_merges_it(spark, env, tmp
     assert sorted(ours.columns) == sorted(theirs.columns)
     expected = [row.asDict() for row in theirs.orderBy("n").collect()]
     assert by(ours.collect()) == by([{name: row[name] for name in ours.columns} for row in expected])
-    kept = ours.filter((col("x") >= 45) & col("new").is_null())
+    kept = ours.filter((col("x") >= 45) & col("new").isNull())
     assert sorted(row["n"] for row in kept.collect()) == [45, 46, 47, 48, 49]
     assert ours.key_by("new").count().to_arrow().sort_by("new").to_pylist() == [
         {"new": False, "count": 20},

@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from tests.operators_support import rows
 
-from firesteel import ExecutionEnvironment, agg, col, lit, window
+from firesteel import ExecutionEnvironment, agg, col, window
 from firesteel import functions as ours
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
@@ -173,11 +173,11 @@ MIXED = {
         lambda s: s.select("k", F.upper("k"), F.col("n").alias("z"), "m", (F.col("n") * 2).alias("o"), F.concat_ws("-", "k", "m").alias("p")),
     ),
     "all and more": (
-        lambda s: s.select("*", F.struct("*").alias("row"), o=col("n") + lit(1)),
+        lambda s: s.select("*", F.struct("*").alias("row"), o=ours.col("n") + 1),
         lambda s: s.select("*", F.struct("*").alias("row"), (F.col("n") + 1).alias("o")),
     ),
     "SQL text": (
-        lambda s: s.select("upper(k) AS u", "x", o=pc.is_null(col("n"))),
+        lambda s: s.select("upper(k) AS u", "x", o=pc.is_null(pc.field("n"))),
         lambda s: s.selectExpr("upper(k) AS u", "x", "n IS NULL AS o"),
     ),
     "with_columns": (
@@ -289,36 +289,6 @@ def test_a_column_that_is_not_there(spark, stream):
         stream.agg(F.sum("nn"))
     with pytest.raises(UsageError, match=r"There is no column 'N' for drop\. Did you mean 'n'"):
         stream.drop(F.col("N"))
-
-
-REPLACED = {
-    "when": (
-        lambda: F.when(F.col("n") > 1, "big").otherwise("small"),
-        lambda: pc.case_when(pc.make_struct(col("n") > 1), lit("big"), lit("small")),
-    ),
-    "not isin": (
-        lambda: F.coalesce(~F.col("n").isin(1, 2), F.lit(False)),
-        lambda: ~col("n").isin([1, 2]) & col("n").is_valid(),
-    ),
-    "NaN": (lambda: F.col("x") > 1, lambda: (col("x") > 1) | pc.is_nan(col("x"))),
-    "concat_ws": (
-        lambda: F.concat_ws("-", "k", F.lit("z")),
-        lambda: pc.binary_join_element_wise(col("k"), lit("z"), lit("-"), null_handling="skip"),
-    ),
-    "between": (lambda: F.col("n").between(1, 2), lambda: (col("n") >= 1) & (col("n") <= 2)),
-    "coalesce": (lambda: F.coalesce("n", F.lit(0)), lambda: pc.coalesce(col("n"), lit(0))),
-    "like": (lambda: F.col("k").like("a%"), lambda: pc.match_like(col("k"), "a%")),
-    "substring": (lambda: F.substring("k", 1, 2), lambda: pc.utf8_slice_codeunits(col("k"), 0, 2)),
-}
-"""What docs/steps.md tells to write instead."""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", REPLACED)
-def test_what_the_docs_tell_to_write_gives_sparks_values(spark, stream, name):
-    theirs, ours = (make() for make in REPLACED[name])
-    expected = spark.createDataFrame(TABLE).select("k", "n", "x", theirs.alias("v")).toArrow()
-    assert rows(answer(stream.select("k", "n", "x", v=ours))) == rows(expected)
 
 
 A = pa.table({"n": pa.array([1, 1, 2, None]), "x": pa.array([0.0, -0.0, math.nan, None])})

@@ -120,7 +120,7 @@ class Selection:
         places = {f"c{place}": name for place, name in enumerate(self.before.names)}
         return {name: places[text] for name, (text, _) in self.items.items() if text in places}
 
-    def reads(self, wanted: Collection[str]) -> set[str]:
+    def reads(self, wanted: set[str]) -> set[str]:
         """The columns that it reads for these of its own."""
         found = {one for name, (_, reads) in self.items.items() if name in wanted for one in reads}
         return found if self.where is None else found | self.where[1]
@@ -128,7 +128,7 @@ class Selection:
     def step(self, wanted: Collection[str] | None = None, narrowed: pa.Schema | None = None) -> ChainedStep:
         """``wanted``: the columns that are needed of it; ``narrowed``: those that are still there of ``before``. None: all."""
         fields = [field for field in self.schema if wanted is None or field.name in wanted]
-        reads = self.reads([field.name for field in fields]) or {min(self.before, key=width).name}
+        reads = self.reads({field.name for field in fields}) or {min(self.before, key=width).name}
         there = self.before if narrowed is None else narrowed
         before = pa.schema([field for field in there if field.name in reads])
         names = tuple(f"c{self.before.get_field_index(name)}" for name in before.names)

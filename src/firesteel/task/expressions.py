@@ -1,7 +1,4 @@
-"""Column expressions: ``col`` and ``lit`` are ``pyarrow.compute`` expressions, and what the planner must know of them.
-
-Any function of ``pyarrow.compute`` takes them: ``pc.utf8_lower(col("word"))``, ``(col("n") > 3) & col("word").is_valid()``.
-"""
+"""What the planner must know of expressions of ``pyarrow.compute``."""
 
 from __future__ import annotations
 
@@ -15,31 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from firesteel.errors import UsageError
-
 _CALL = re.compile(r"\b(\w+)\(")
 _SAFE_CALLS = {"is_in", "is_null", "is_valid", "is_nan", "invert", "and", "or"}
 _WORD = re.compile(r"\w+")
 _MOST_TRIED = 64
 """Columns of one expression that are tried one by one; of one with more, all that its text names are taken."""
-
-
-def col(name: str, *nested: str) -> pc.Expression:
-    """A column by its name; further names go into structs: ``col("address", "city")``."""
-    for part in (name, *nested):
-        if not isinstance(part, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"col() wants a column name, not {part!r}.", hint="For a constant write lit(value).")
-    return pc.field(name, *nested) if nested else pc.field(name)
-
-
-def lit(value: Any) -> pc.Expression:
-    """A constant: a Python value or a ``pyarrow.Scalar``."""
-    if isinstance(value, pc.Expression):
-        return value
-    try:
-        return pc.scalar(value)
-    except (pa.ArrowException, OverflowError) as error:
-        raise UsageError(f"lit() cannot make a constant of {value!r}: {error}.") from None
 
 
 def all_of(expressions: Sequence[pc.Expression]) -> pc.Expression:

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 import firesteel
 from firesteel import DataStream, ExecutionEnvironment, col, lit
+from firesteel import arrow as A
 from firesteel.api.environment import set_defaults
 from firesteel.api.steps.actions import as_text
 from firesteel.errors import UsageError
@@ -56,13 +57,13 @@ class TestSchemas:
         assert rows.select(["k", "v"]).columns == ["k", "v"]
         assert rows.select("*", x=col("v")).columns == ["k", "v", "name", "x"]
         assert rows.with_column("k", lit("s")).schema.field("k").type == pa.string()
-        assert rows.with_column("z", pc.utf8_upper(col("name"))).columns == ["k", "v", "name", "z"]
+        assert rows.with_column("z", pc.utf8_upper(A.col("name"))).columns == ["k", "v", "name", "z"]
         assert rows.drop("v").columns == ["k", "name"]
         assert rows.filter(col("v") > 1).schema == rows.schema
 
     def test_of_nested_columns(self, env):
         rows = env.from_collection([{"s": {"a": 1}}])
-        assert rows.select(a=col("s", "a")).schema.field("a").type == pa.int64()
+        assert rows.select(a=col("s.a")).schema.field("a").type == pa.int64()
 
     def test_of_aggregates(self, rows):
         keyed = rows.key_by("k")
@@ -93,10 +94,11 @@ class TestErrors:
         ("build", "said"),
         [
             (lambda s: s.select("vv"), "no column 'vv'.*Did you mean 'v'.*k, v, name"),
-            (lambda s: s.select(col("v") + 1), r"has no name.*select\(name="),
+            (lambda s: s.select(col("v") + 1), r"has no name.*alias"),
+            (lambda s: s.select(A.col("v") + 1), r"has no name.*select\(name="),
             (lambda s: s.select(), "Nothing is selected"),
             (lambda s: s.select("k", k=col("v")), "'k' is given twice"),
-            (lambda s: s.select(x=col("name") + 1), "cannot be computed"),
+            (lambda s: s.select(x=A.col("name") + 1), "cannot be computed"),
             (lambda s: s.filter(col("v") + 1), "must be true or false"),
             (lambda s: s.filter(3), "expression or a column name"),
             (lambda s: s.map(3, "x int"), "wants a function, not 3"),
@@ -113,7 +115,7 @@ class TestErrors:
             (lambda s: s.key_by("k").join(s.key_by("k"), on="k"), r"In step 'join' at .*: join takes no on='k'"),
             (lambda s: s.key_by("key"), "no column 'key'"),
             (lambda s: s.key_by("k", "k"), "names a column twice"),
-            (lambda s: s.key_by(col("k")), r'key_by\("k"\)'),
+            (lambda s: s.key_by(A.col("k")), r'key_by\("k"\)'),
             (lambda s: s.key_by("k").aggregate({}), "nothing to aggregate"),
             (lambda s: s.key_by("k").aggregate({"v": "summ"}), "Did you mean 'sum'"),
             (lambda s: s.key_by("k").aggregate({"name": "sum"}), "sum does not work on column 'name'"),
@@ -128,7 +130,7 @@ class TestErrors:
             (lambda s: s.key_by("k").join(s.key_by("k"), "outerr"), "no join of kind 'outerr'"),
             (lambda s: s.key_by("k").cogroup(s), r"a.key_by\(...\).cogroup"),
             (lambda s: s.union(s.select("k")), "stream 2 has k"),
-            (lambda s: s.union(s.with_column("v", lit(1))), "'v' is double in stream 1 and int64 in stream 2"),
+            (lambda s: s.union(s.with_column("v", lit(1))), "'v' is double in stream 1 and int32 in stream 2"),
             (lambda s: s.union(3), "wants streams"),
             (lambda s: s.limit(-1), "at least 0, not -1"),
             (lambda s: s.limit(True), "not True"),
@@ -232,8 +234,14 @@ class TestEnvironment:
         try:
             env = ExecutionEnvironment.get_or_create(options={"max-parallelism": 6})
             assert (env.options[MAX_PARALLELISM], env.options[PROGRESS], env._master) == (6, False, "local[3]")
+            assert ExecutionEnvironment.get_or_create("local[3]", {"max-parallelism": 8}) is env
+            assert (env.options[MAX_PARALLELISM], env.options[PROGRESS]) == (8, False)
+            with pytest.raises(UsageError, match=r"that there is runs on local\[3\], not on local\[1\]"):
+                ExecutionEnvironment.get_or_create("local[1]")
+            env.close()
             assert ExecutionEnvironment.get_or_create("local[1]")._master == "local[1]"
         finally:
+            ExecutionEnvironment.get_or_create().close()
             set_defaults()
         assert ExecutionEnvironment().options[MAX_PARALLELISM] == 128
 
@@ -290,7 +298,8 @@ class TestFacade:
         assert set(firesteel.__all__) == {
             "Acceleration", "BroadcastStream", "ConsumedResult", "DataStream", "Decided", "ExecutionEnvironment", "History", "JobClient",
             "JobResult", "KeyedStream", "Row", "Sink", "SinkWriter", "SlotSharingGroup", "SlowTaskBaseline", "SlowTaskStrategy",
-            "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "agg", "col", "decide",
+            "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "agg", "arrow", "col",
+            "decide",
             "errors", "functions", "lit", "shared", "task_resources", "window",
         }  # fmt: skip
         for name in firesteel.__all__:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from firesteel import ExecutionEnvironment, agg, col
+from firesteel import ExecutionEnvironment, agg
+from firesteel import arrow as A
 from firesteel import functions as F
 from firesteel.errors import UsageError
 
@@ -71,8 +72,8 @@ def test_a_filter_tells_sources_what_they_may_leave_out(rows):
 
 
 def test_arrow_expressions_are_operands(rows):
-    assert rows.select(v=F.when(col("n") > 1, pc.utf8_upper(col("s")))).schema.field("v").type == pa.string()
-    assert rows.filter(F.col("s").isin("a") & pc.is_valid(col("n"))).columns == rows.columns
+    assert rows.select(v=F.when(A.col("n") > 1, pc.utf8_upper(A.col("s")))).schema.field("v").type == pa.string()
+    assert rows.filter(F.col("s").isin("a") & pc.is_valid(A.col("n"))).columns == rows.columns
 
 
 REFUSED = {

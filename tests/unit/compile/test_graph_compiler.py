@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel import DataStream, ExecutionEnvironment, col
+from firesteel import DataStream, ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode

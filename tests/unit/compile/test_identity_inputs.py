@@ -10,7 +10,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.identity.inputs import input_prints
 from firesteel.compile.identity.prints import JobPrints
 from firesteel.connectors.files.paths import WRITTEN_ONCE

@@ -8,7 +8,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel import ExecutionEnvironment, agg, col
+from firesteel import ExecutionEnvironment, agg
+from firesteel.api.expressions.arrow import col
 from firesteel.connectors.datasets import MOST, dataset_of, dataset_of_url, datasets_of
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.memory import TableSource

@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.model.job_graph import JobGraph

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.connectors.files.partitions import escape, infer_type

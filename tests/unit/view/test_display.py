@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
+from firesteel.api.expressions.arrow import col
 from firesteel.report.fold import JobFold
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
-from firesteel.task.expressions import col
 from firesteel.view.notebook.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.view.notebook.job import MOST_ROWS, attempts_of, decisions_html, job_html
 from firesteel.view.notebook.stream import status_html

@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firesteel.api.expressions.column import HINT, Column
 from firesteel.compile.stream_graph import Selection
@@ -99,14 +98,14 @@ class Resolved:
         items: dict[str, tuple[str, frozenset[str]]] = {}
         fields: list[pa.Field] = []
         computed: dict[str, bool] = {}
+        places = {name: place for place, name in enumerate(self.schema.names)}
         for name, one in pairs:
             if name in items:
                 raise UsageError(f"The column name '{name}' is given twice.", hint="Give one of them another name.")
-            if isinstance(one, pc.Expression) or one.plain_name in self.schema.names:
-                source = one.plain_name if isinstance(one, Column) else plain_column(one, self.schema)
-                place = self.schema.get_field_index(source)
-                fields.append(self._passed(self.schema.field(place)).with_name(name))
-                items[name] = f"c{place}", frozenset([self.schema.names[place]])
+            source = one.plain_name if isinstance(one, Column) else plain_column(one, self.schema)
+            if source is not None and source in places:
+                fields.append(self._passed(self.schema.field(places[source])).with_name(name))
+                items[name] = f"c{places[source]}", frozenset([source])
                 continue
             made = self.resolved(one)
             fields.append(pa.field(name, self._checked(one, made)))
@@ -114,7 +113,7 @@ class Resolved:
             computed[name] = may_raise(folded(made))
         raises = any(computed.values())
         spoken = [name for name, may in computed.items() if may == raises]
-        words = ", ".join(f"'{name}' as {dict(pairs)[name]}" for name in spoken)
+        words = ", ".join(f"'{name}' as {one}" for name, one in pairs if computed.get(name) == raises)
         told = f"compute the column {words}", frozenset(one for name in spoken for one in items[name][1])
         return Selection(kind, self.schema, items, pa.schema(fields), raises=raises, told=told)
 
@@ -145,7 +144,7 @@ class Resolved:
         }
 
     def _reads(self, made: Expr) -> frozenset[str]:
-        return frozenset(self.schema.names[int(id[1:])] for id in attributes(made))
+        return frozenset(self.schema.field(int(id[1:])).name for id in attributes(made))
 
     @staticmethod
     def _passed(field: pa.Field) -> pa.Field:

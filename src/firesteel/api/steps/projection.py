@@ -83,10 +83,7 @@ def expression_of(schema: pa.Schema, value: Any, step: str) -> Computed:
     if not isinstance(value, Column):
         return as_expression(value)
     plain = value.plain_name
-    if plain is not None and schema.get_field_index(plain) >= 0:
-        return column(plain)
-    Resolved.of(schema).type_of(value)
-    return value
+    return column(plain) if plain is not None and schema.get_field_index(plain) >= 0 else value
 
 
 def with_column(pipeline: Pipeline, name: str, expression: Any) -> Pipeline:
@@ -165,9 +162,10 @@ def project(pipeline: Pipeline, kind: str, pairs: Sequence[tuple[str, Computed]]
 def projected(schema: pa.Schema, pairs: Sequence[tuple[str, Computed]]) -> pa.Schema:
     """The schema of these columns. Raises UsageError."""
     fields: list[pa.Field] = []
+    resolved = Resolved.of(schema)
     for name, one in pairs:
         if isinstance(one, Column):
-            fields.append(pa.field(name, Resolved.of(schema).type_of(one)))
+            fields.append(pa.field(name, resolved.type_of(one)))
         else:
             fields += project_schema(schema, [(name, one)])[0]
     return pa.schema(fields)

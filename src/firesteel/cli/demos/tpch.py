@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from datetime import date
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from firesteel import DataStream, ExecutionEnvironment, col, lit
+from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.cli.demos.words import with_volume
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_seconds, printable
@@ -51,11 +50,11 @@ def run(out: Path, master: str | None, options: Mapping[str, Any], data: Path | 
 
 def query(tables: Mapping[str, DataStream]) -> DataStream:
     """The ten orders, not shipped by 15 March 1995, that are worth most to the market segment BUILDING."""
-    customers = tables["customer"].filter(col("c_mktsegment") == lit("BUILDING")).select("c_custkey")
-    orders = tables["orders"].filter(col("o_orderdate") < lit(_DAY))
+    customers = tables["customer"].filter(col("c_mktsegment") == "BUILDING").select("c_custkey")
+    orders = tables["orders"].filter(col("o_orderdate") < _DAY)
     orders = orders.select("o_orderkey", "o_custkey", "o_orderdate", "o_shippriority")
-    revenue = col("l_extendedprice") * (lit(Decimal(1)) - col("l_discount").cast(pa.decimal128(4, 2)))
-    lines = tables["lineitem"].filter(col("l_shipdate") > lit(_DAY)).select("l_orderkey", revenue=revenue)
+    revenue = col("l_extendedprice") * (1 - col("l_discount").cast(pa.decimal128(4, 2)))
+    lines = tables["lineitem"].filter(col("l_shipdate") > _DAY).select("l_orderkey", revenue=revenue)
     wanted = orders.key_by("o_custkey").join(customers.key_by("c_custkey"), how="semi")
     sold = lines.key_by("l_orderkey").join(wanted.key_by("o_orderkey"))
     worth = sold.key_by("l_orderkey", "o_orderdate", "o_shippriority").aggregate(revenue=("revenue", "sum"))

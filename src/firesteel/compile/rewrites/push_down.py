@@ -111,7 +111,7 @@ def _read_of(node: StreamNode, readers: Readers, besides: Iterable[StreamNode] =
         if isinstance(work, ChainedStep) and work.projection is not None:
             read |= referenced_columns([expression for _, expression in work.projection], node.schema)
         elif isinstance(work, ChainedStep) and work.selection is not None:
-            read |= work.selection.reads(reader.schema.names)
+            read |= work.selection.reads(set(reader.schema.names))
         else:
             read |= set(node.schema.names if edge.reads is None else edge.reads)
     return read

@@ -154,7 +154,7 @@ def aggregate_type(function: str, column: str, schema: pa.Schema) -> pa.DataType
 
 _HINTS = (
     ("with timezone to timestamp without", "Give the time a zone: datetime(2024, 1, 1, tzinfo=timezone.utc)."),
-    ("Precision is not great enough", "A plain whole number has 19 digits there: write lit(Decimal('1'))."),
+    ("Precision is not great enough", "A plain whole number has 19 digits there: write arrow.lit(Decimal('1'))."),
 )
 """Advice for errors whose own words give none."""
 
