@@ -109,7 +109,7 @@ class _ChecksumWriter:
 def _environment(options: dict[str, Any] | None, master: str = "local[*]") -> Any:
     from firesteel import ExecutionEnvironment
 
-    return ExecutionEnvironment.get_or_create(
+    return ExecutionEnvironment(
         master=master, options={"firesteel.progress": "false", "firesteel.results.codec": CODEC, **(options or {})}
     )
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
@@ -83,9 +83,12 @@ class ExecutionEnvironment:
 
     ``options``: values by key (``firesteel options`` lists the keys). They override the command line's, those override ``FIRESTEEL_...`` in the
     environment, those ``spark.firesteel.<key>`` in Spark's configuration, those over ``config``, the path of a YAML file
-    (which goes over the file of FIRESTEEL_CONFIG). Options are fixed for the life of the environment.
+    (which goes over the file of FIRESTEEL_CONFIG). Only :meth:`get_or_create` changes the options of an environment.
     As a context manager it stops, at the end, the session that it has made; a given or found one it leaves alone.
     """
+
+    _found: ClassVar[ExecutionEnvironment | None] = None
+    """The one that :meth:`get_or_create` returns."""
 
     def __init__(
         self,
@@ -133,8 +136,31 @@ class ExecutionEnvironment:
         app_name: str = "firesteel",
         config: str | os.PathLike[str] | None = None,
     ) -> ExecutionEnvironment:
-        """An environment on the Spark session of this process, or on one that is made when the first job starts."""
-        return cls(options=options, master=master, app_name=app_name, config=config)
+        """The environment that an earlier call made, if it is not closed and its session runs, with these options over its own. Else a new
+        one, on the Spark session of this process, or on one that is made when the first job starts. Another master is an error."""
+        known = cls._found
+        if known is None or known._is_over():
+            known = cls._found = cls(options=options, master=master, app_name=app_name, config=config)
+            return known
+        runs_on = known._master
+        if known._session is not None:
+            runs_on = getattr(known._session.sparkContext, "master", runs_on)
+        if None not in (master, runs_on) and master != runs_on:
+            raise UsageError(
+                f"The environment that there is runs on {runs_on}, not on {master}.",
+                hint="Call its close() before, or write ExecutionEnvironment(master=...) for one more.",
+            )
+        known._master = runs_on or master
+        if config is not None:
+            known.options = known.options.merged(surroundings(configs=(os.fspath(config),)))
+        known.options = known.options.merged(Options(options))
+        known._read_groups()
+        return known
+
+    def _is_over(self) -> bool:
+        """Its session was stopped, or it is not of the command that runs this program."""
+        stopped = self._session is not None and getattr(self._session.sparkContext, "_jsc", self) is None
+        return stopped or self._local is not _defaults.local
 
     # --- the page ---
 
@@ -210,6 +236,8 @@ class ExecutionEnvironment:
         """Stops the session if this environment made it, and drops what was cached. Sinks that were not executed are forgotten."""
         self._taken()
         self.clear_cache()
+        if ExecutionEnvironment._found is self:
+            ExecutionEnvironment._found = None
         stop, self._stop, self._session = self._stop, None, None
         if stop is not None:
             stop()

@@ -100,6 +100,8 @@ def text_of(node: Expr) -> str:  # noqa: PLR0911 - one for each kind
             return f"{of}.{key['value']}" if key.type == "string" else f"{of}[{text_of(key)}]"
         case "Alias":
             return text_of(node["child"])
+        case "SortOrder":
+            return f"{text_of(node['child'])} {'ASC' if node['ascending'] else 'DESC'}"
         case "UnresolvedFunction":
             return _called(node["name"], [text_of(one) for one in node["arguments"]])
         case _:
@@ -147,6 +149,10 @@ class Analysis:
                 return self.part(self.resolved(node["child"]), self.resolved(node["extraction"]))
             case "Alias":
                 return self.resolved(node["child"])
+            case "SortOrder":
+                raise UsageError(
+                    f"{text_of(node)} is an order, and not a value.", hint="Write it in sort() or orderBy()."
+                )
             case _:
                 return node
 

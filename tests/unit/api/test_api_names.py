@@ -8,7 +8,7 @@ from inspect import signature
 import pyarrow as pa
 import pytest
 
-from firesteel import DataStream, ExecutionEnvironment, KeyedStream, col
+from firesteel import DataStream, ExecutionEnvironment, KeyedStream, agg, col
 from firesteel.api.unknown_names import ELSEWHERE, ELSEWHERE_KEYED
 from firesteel.errors import UsageError
 
@@ -27,11 +27,10 @@ def test_camel_case_names_are_the_same_steps():
     for camel, snake in {
         "flatMap": "flat_map", "where": "filter", "withColumn": "with_column", "withColumns": "with_columns",
         "withColumnRenamed": "with_column_renamed", "withColumnsRenamed": "rename", "groupBy": "key_by",
-        "group_by": "key_by", "dropDuplicates": "drop_duplicates", "unionAll": "union", "toPandas": "to_pandas",
-        "isEmpty": "is_empty", "printSchema": "print_schema", "agg": "aggregate", "unpersist": "uncache",
+        "dropDuplicates": "drop_duplicates", "unionAll": "union", "toPandas": "to_pandas",
+        "isEmpty": "is_empty", "printSchema": "print_schema", "unpersist": "uncache",
     }.items():  # fmt: skip
         assert getattr(DataStream, camel) is getattr(DataStream, snake), camel
-    assert KeyedStream.agg is KeyedStream.aggregate
 
 
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))
@@ -81,6 +80,10 @@ def test_columns(rows):
     assert rows.drop_nulls().schema == rows.dropna().schema == rows.schema
     assert rows.fillna(0).columns == rows.fill_nulls({"name": "x", "k": 1}).columns == rows.columns
     assert rows.groupBy("k").count().schema == pa.schema({"k": pa.int64(), "count": pa.int64()})
+    by_key = rows.groupBy("k").agg({"v": "mean", "*": "count", "name": "max"}, most=agg.max("v"))
+    assert by_key.columns == ["k", "avg(v)", "count(1)", "max(name)", "most"]
+    assert rows.key_by("k").aggregate({"v": "mean"}).columns == ["k", "v"]
+    assert rows.transform(lambda stream, name: stream.drop(name), "v").columns == ["k", "name"]
     assert rows.describe().columns == ["summary", "k", "v", "name"]
     assert rows.summary("max").schema.types == [pa.string()] * 4
 

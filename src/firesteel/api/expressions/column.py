@@ -175,6 +175,16 @@ class Column:
 
     name = alias
 
+    def asc(self) -> Column:
+        """Ascending, nulls first, where a step orders by it."""
+        return Column(Expr("SortOrder", {"child": self.tree, "ascending": True}))
+
+    def desc(self) -> Column:
+        """Descending, nulls last, where a step orders by it."""
+        return Column(Expr("SortOrder", {"child": self.tree, "ascending": False}))
+
+    asc_nulls_first, desc_nulls_last = asc, desc
+
     def getField(self, name: str) -> Column:  # noqa: N802
         """A field of a struct."""
         return self[name]

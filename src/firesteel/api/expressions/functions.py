@@ -40,6 +40,19 @@ def when(condition: Any, value: Any) -> Column:
     return Column(call("when", column(condition).tree, column(value).tree))
 
 
+def asc(col: Any) -> Column:
+    """As :meth:`Column.asc`, of a name or a column."""
+    return Column(_argument(col)).asc()
+
+
+def desc(col: Any) -> Column:
+    """As :meth:`Column.desc`, of a name or a column."""
+    return Column(_argument(col)).desc()
+
+
+asc_nulls_first, desc_nulls_last = asc, desc
+
+
 def _made(function: Function) -> Callable[..., Column]:
     kinds = {False: Parameter.POSITIONAL_OR_KEYWORD, True: Parameter.VAR_POSITIONAL}
     taken = Signature([
@@ -89,7 +102,7 @@ def _argument(value: Any) -> Expr:
     return (named(value) if isinstance(value, str) else column(value)).tree
 
 
-_OWN = ("Column", "col", "lit", "when")
+_OWN = ("Column", "col", "lit", "when", "asc", "desc", "asc_nulls_first", "desc_nulls_last")
 _OPERATORS = frozenset(["and", "or", "not", "in", "mod", "div", "negate", "iff"])
 """Names that Spark's trees have, and PySpark has no function for."""
 _TABLE = {name: one for name, one in FUNCTIONS.items() if name.isidentifier() and name not in (*_OWN, *_OPERATORS)}

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.expressions import column as expressions
 from firesteel.api.steps.common import require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
+from firesteel.api.steps.spark_columns import ordering
 from firesteel.compile import nodes
 from firesteel.compile.relations import groups
 from firesteel.compile.stream_graph import ChainedStep
@@ -26,7 +27,7 @@ from firesteel.task.operators.fragments import SqlFragment
 from firesteel.task.operators.relational import as_expression, check_columns, order_type
 from firesteel.task.passing import Passing
 
-Column = str | tuple[str, bool] | pc.Expression
+Column = str | tuple[str, bool] | pc.Expression | expressions.Column
 Directions = bool | Sequence[bool]
 
 
@@ -57,7 +58,7 @@ def limit(pipeline: Pipeline, n: int) -> Pipeline:
 
 def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -> Pipeline:
     with step_at("top_k") as place:
-        given = plain_names(columns, "top_k")
+        given = [ordering(one, "top_k") for one in columns]
         keys = tuple(c if isinstance(c, tuple) else (c, ascending) for c in given)
         names = [name for name, _ in keys]
         if not names:
@@ -120,6 +121,7 @@ def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bo
 
 
 def _column(schema: pa.Schema, given: Any, ascending: bool, step: str) -> OrderColumn:
+    given = ordering(given, step)
     if isinstance(given, tuple):
         pair = cast(tuple[Any, ...], given)
         if len(pair) != 2 or not isinstance(pair[0], str) or not isinstance(pair[1], bool):
@@ -129,9 +131,6 @@ def _column(schema: pa.Schema, given: Any, ascending: bool, step: str) -> OrderC
         return OrderColumn(pair[0], pair[1])
     if isinstance(given, str):
         return OrderColumn(given, ascending)
-    if is_spark_column(given):
-        found = ordering(given, step)
-        return OrderColumn(found, ascending) if isinstance(found, str) else OrderColumn(*found)
     name = plain_column(as_expression(given), schema)
     if name is None:
         raise UsageError(

@@ -78,8 +78,13 @@ def _plain_name(given: Any, step: str) -> Any:
 
 
 def ordering(column: Any, step: str) -> Any:
-    """A name, or (name, ascending) where the Spark Column says its direction. Raises UsageError for a place of nulls of its own."""
-    return _Tree(column, step, None).ordering()
+    """A name, or (name, ascending) where a Column, ours or Spark's, says its direction; anything else as it is. Raises UsageError for a place
+    of nulls of its own."""
+    if is_spark_column(column):
+        return _Tree(column, step, None).ordering()
+    if isinstance(column, Column) and column.tree.cls == "SortOrder":
+        return _plain_name(Column(column.tree["child"]), step), column.tree["ascending"]
+    return _plain_name(column, step)
 
 
 def translated(column: Any, step: str, schema: pa.Schema) -> Column:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from firesteel.api.expressions.column import Column
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import check_order
@@ -240,11 +241,11 @@ def _written(value: Any, type_: pa.DataType) -> Any:
 
 def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
     """``"t"``, ``("t", False)``, PySpark's Column of such, or a list of them."""
-    single = (isinstance(order_by, str) or is_spark_column(order_by)) or (
+    single = (isinstance(order_by, str | Column) or is_spark_column(order_by)) or (
         isinstance(order_by, tuple) and len(cast(tuple[Any, ...], order_by)) == 2 and isinstance(order_by[1], bool)
     )
     columns: Sequence[Any] = [order_by] if single else list(order_by or ())
-    columns = [ordering(column, "window") if is_spark_column(column) else column for column in columns]
+    columns = [ordering(column, "window") for column in columns]
     order = [(column, True) if isinstance(column, str) else column for column in columns]
     for column in order:
         if not (isinstance(column, tuple) and len(column) == 2 and isinstance(column[1], bool)):

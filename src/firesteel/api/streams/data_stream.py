@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.connectors import dataframes, spark_aggregates, spark_columns
+from firesteel.api.expressions import column as expressions
 from firesteel.api.steps import functions, keyed, ordering, partitioning, projection, reshaping, summaries
 from firesteel.api.steps.aggregates import grouping_sets
+from firesteel.api.steps.aggregates.written import with_sparks_names
 from firesteel.api.steps.combining import joins, set_operations
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
@@ -32,6 +34,10 @@ class DataStream(Ends):
     def _after(self, pipeline: Pipeline) -> DataStream:
         """The stream of a pipeline that begins with this one's: for streams by key, which cannot import this class."""
         return DataStream(pipeline)
+
+    def transform(self, func: Callable[..., DataStream], *args: Any, **kwargs: Any) -> DataStream:
+        """``func(stream, *args, **kwargs)``: steps of a function of yours in a row with others."""
+        return func(self, *args, **kwargs)
 
     # --- columns ---
 
@@ -167,7 +173,7 @@ class DataStream(Ends):
 
     def filter(
         self,
-        condition: pc.Expression | Callable[..., Any] | str,
+        condition: expressions.Column | pc.Expression | Callable[..., Any] | str,
         *,
         on_error: str = "fail",
         max_errors: int | None = None,
@@ -281,9 +287,11 @@ class DataStream(Ends):
         """Aggregates by each of these sets of columns: ``grouping_sets(("a", "b"), "b", ())``. See :meth:`rollup`."""
         return GroupedStream(self._after, grouping_sets.grouping_sets(self._pipeline, sets, grouping_id))
 
-    group_by = key_by
+    def agg(self, *exprs: Any, **named: Any) -> DataStream:
+        """PySpark's: :meth:`aggregate`, but for ``{"n": "sum"}``, which gives a column ``sum(n)``, as there."""
+        return self.aggregate(*with_sparks_names(exprs), **named)
+
     groupBy = key_by  # noqa: N815
-    agg = aggregate
     dropDuplicates = drop_duplicates  # noqa: N815
 
     # --- rows of rows ---
@@ -342,7 +350,7 @@ class DataStream(Ends):
         """
         return DataStream(ordering.top_k(self._pipeline, n, columns, ascending))
 
-    orderBy = order_by = sort  # noqa: N815
+    orderBy = sort  # noqa: N815
 
     # --- unions and set operations ---
 

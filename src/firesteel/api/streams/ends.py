@@ -292,6 +292,10 @@ class Ends(Configurable):
         """The first row, as a Python dict; None if there are no rows."""
         return next(iter(actions.take(self._pipeline, 1, "first").to_pylist()), None)
 
+    def head(self, n: int | None = None) -> Any:
+        """PySpark's: the first row as :meth:`first` gives it, or, with ``n``, the first ``n`` rows as :meth:`take` gives them."""
+        return self.first() if n is None else self.take(n)
+
     def is_empty(self) -> bool:
         """True if there are no rows."""
         return actions.take(self._pipeline, 1, "is_empty").num_rows == 0

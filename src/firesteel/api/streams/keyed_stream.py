@@ -14,6 +14,7 @@ from firesteel.api.connectors.spark_aggregates import aggregate, aggregate_group
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
 from firesteel.api.steps.aggregates.pivot import Pivot, pivot
+from firesteel.api.steps.aggregates.written import with_sparks_names
 from firesteel.api.steps.functions import reduce, with_broadcast
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
@@ -55,7 +56,9 @@ class KeyedStream:
         """
         return self._after(aggregate(self._keyed.pipeline, self.keys, aggregates, named))
 
-    agg = aggregate
+    def agg(self, *exprs: Any, **named: Any) -> DataStream:
+        """As :meth:`DataStream.agg`, one row per key."""
+        return self.aggregate(*with_sparks_names(exprs), **named)
 
     def pivot(self, column: str, values: Iterable[Any] | None = None) -> GroupedStream:
         """Aggregates for each of these values of a column, side by side: ``key_by("k").pivot("p", values=["a", "b"]).aggregate({"n": "sum"})``.
@@ -167,7 +170,9 @@ class GroupedStream:
         """One row per group, as :meth:`KeyedStream.aggregate`."""
         return self._after(aggregate_groups(self._groups, aggregates, named))
 
-    agg = aggregate
+    def agg(self, *exprs: Any, **named: Any) -> DataStream:
+        """As :meth:`DataStream.agg`, one row per group."""
+        return self.aggregate(*with_sparks_names(exprs), **named)
 
     def count(self) -> DataStream:
         """The number of rows of each group, as ``count``."""

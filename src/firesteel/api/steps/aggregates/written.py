@@ -29,6 +29,8 @@ NAMED = (
     "stddev_samp", "var_pop", "var_samp", "variance",
 )  # fmt: skip
 """Functions of ``firesteel.agg`` that want nothing but one column."""
+_SPARKS = {"mean": "avg", "average": "avg", "std": "stddev", "size": "count"}
+"""What PySpark's ``agg`` makes of a function's name."""
 _ELSEWHERE = {"avg": "mean", "every": "bool_and", "some": "bool_or", "std": "stddev", "countDistinct": "count_distinct"}
 
 
@@ -61,6 +63,20 @@ def calls(
     twice = named_twice(output for output, _ in found)
     if twice is not None:
         raise UsageError(f"{kind} makes the column '{twice}' twice.", hint="Give one of them another name.")
+    return found
+
+
+def with_sparks_names(given: Sequence[Any]) -> list[Any]:
+    """The aggregates, those of dicts of columns to functions under the names that PySpark's ``agg`` gives them."""
+    found: list[Any] = []
+    for one in given:
+        if isinstance(one, Mapping) and all(isinstance(what, str) for what in cast(Mapping[str, Any], one).values()):
+            for column, function in cast(Mapping[str, str], one).items():
+                spoken = _SPARKS.get(function, function)
+                call = call_of(_ELSEWHERE.get(spoken, spoken), column)
+                found.append(call.alias(f"{spoken}({1 if column == ROWS else column})"))
+        else:
+            found.append(one)
     return found
 
 
