@@ -198,7 +198,7 @@ MIXED = {
     ),
     "aggregates": (
         lambda s: s.groupBy("k").agg({"n": "sum"}, F.count_if(F.col("m") > 1).alias("c"), most=agg.max("x"), d=F.sum_distinct("m")),
-        lambda s: s.groupBy("k").agg(F.sum("n").alias("n"), F.count_if(F.col("m") > 1).alias("c"), F.max("x").alias("most"), F.sum_distinct("m").alias("d")),
+        lambda s: s.groupBy("k").agg(F.sum("n"), F.count_if(F.col("m") > 1).alias("c"), F.max("x").alias("most"), F.sum_distinct("m").alias("d")),
     ),
     "by a float": (
         lambda s: s.groupBy("x", "flag").agg(F.count_if("flag"), rows=agg.count()),

@@ -59,11 +59,6 @@ ELSEWHERE = {
 """Name to what to write instead."""
 
 ELSEWHERE_KEYED = {
-    "sum": 'Write aggregate({"n": "sum"}).',
-    "avg": 'Write aggregate({"n": "mean"}): a double, of decimals too.',
-    "mean": 'Write aggregate({"n": "mean"}): a double, of decimals too.',
-    "min": 'Write aggregate({"n": "min"}).',
-    "max": 'Write aggregate({"n": "max"}).',
     "transformWithState": "A running stream is firesteel.streaming's; here are batch jobs.",
 }
 

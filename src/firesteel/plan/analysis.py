@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -100,6 +101,8 @@ def text_of(node: Expr) -> str:  # noqa: PLR0911 - one for each kind
             return f"{of}.{key['value']}" if key.type == "string" else f"{of}[{text_of(key)}]"
         case "Alias":
             return text_of(node["child"])
+        case "WindowOf":
+            return f"{node['function'].kind}()"
         case "SortOrder":
             return f"{text_of(node['child'])} {'ASC' if node['ascending'] else 'DESC'}"
         case "UnresolvedFunction":
@@ -149,6 +152,8 @@ class Analysis:
                 return self.part(self.resolved(node["child"]), self.resolved(node["extraction"]))
             case "Alias":
                 return self.resolved(node["child"])
+            case "WindowOf":
+                raise UsageError(f"{text_of(node)} over a window is for select() and withColumn().")
             case "SortOrder":
                 raise UsageError(
                     f"{text_of(node)} is an order, and not a value.", hint="Write it in sort() or orderBy()."
@@ -216,7 +221,7 @@ class Analysis:
 
     # --- operators --------------------------------------------------------------------------------------------------
 
-    def _operator(self, cls: str, node: Expr, given: list[Expr]) -> Expr:
+    def _operator(self, cls: str, node: Expr, given: list[Expr], mode: str | None = None) -> Expr:
         a, b = given
         if cls not in _ARITHMETIC:
             return Expr(cls, dict(zip(("left", "right"), self._compared(a, b, node), strict=True)), "boolean")
@@ -230,10 +235,9 @@ class Analysis:
                 f"{_words(node)}: '{node['name']}' is of numbers, and not of {said(a.type)} and {said(b.type)}.",
                 hint='Cast what is no number: c.cast("double").',
             )
-        mode = Expr(
-            "NumericEvalContext", {"evalMode": "ANSI" if self.ansi else "LEGACY", "allowDecimalPrecisionLoss": True}
-        )
-        return Expr(cls, {"left": a, "right": b, "evalContext": mode}, _computed(cls, a.type, b.type))
+        fields = {"evalMode": mode or ("ANSI" if self.ansi else "LEGACY"), "allowDecimalPrecisionLoss": True}
+        context = Expr("NumericEvalContext", fields)
+        return Expr(cls, {"left": a, "right": b, "evalContext": context}, _computed(cls, a.type, b.type))
 
     def _of_days(self, cls: str, a: Expr, b: Expr) -> Expr | None:
         """A day before or after another one."""
@@ -477,6 +481,71 @@ def _to_date(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     return x.cast(when, "date")
 
 
+_PARTS = {
+    name: function
+    for function, names in {
+        "year": "YEAR Y YEARS YR YRS", "quarter": "QUARTER QTR", "month": "MONTH MON MONS MONTHS", "weekofyear": "WEEK W WEEKS",
+        "dayofmonth": "DAY D DAYS", "dayofweek": "DAYOFWEEK DOW", "dayofyear": "DOY", "hour": "HOUR H HOURS HR HRS",
+        "minute": "MINUTE M MIN MINS MINUTES",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+
+
+def _extract(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    field, of = str(given[0].get("value")).upper(), node["arguments"][1]
+    if field in ("DAYOFWEEK_ISO", "DOW_ISO"):
+        return x.resolved(call("+", call("weekday", of), literal(1)))
+    if field not in _PARTS:
+        raise UsageError(f"{_words(node)}: '{field}' is not taken.", hint=f"There are {', '.join(_PARTS)}.")
+    return x.resolved(call(_PARTS[field], of))
+
+
+def _units_later(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    unit, quantity, time = given[0].get("value"), x.argument(given[1], "long", node), x.argument(given[2], "time", node)
+    fields = {"unit": unit, "quantity": quantity, "timestamp": time, "timeZoneId": x.zone}
+    return Expr("TimestampAdd", fields, time.type)
+
+
+def _to_local_time(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    return x.cast(x.argument(given[0], "string/date/timestamp/timestamp_ntz", node), "timestamp_ntz")
+
+
+def _local_time(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    names = ("year", "month", "day", "hour", "min")
+    fields = {name: x.argument(one, "integer", node) for name, one in zip(names, given, strict=False)}
+    fields["sec"] = x.fitted(x.argument(given[5], "number", node), "decimal(16,6)")
+    zone = {"timezone": None, "timeZoneId": x.zone, "failOnError": x.ansi}
+    return Expr("MakeTimestamp", {**fields, **zone}, "timestamp_ntz")
+
+
+def _try(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    """Null where the divisor is zero."""
+    if not all(is_number(one.type) for one in given):
+        raise UsageError(f"{_words(node)} is of numbers.", hint='Cast what is no number: c.cast("double").')
+    return x._operator({"try_divide": "Divide", "try_mod": "Remainder"}[node["name"]], node, given, "TRY")
+
+
+def _right(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    text, size = x.argument(given[0], "string", node), x.argument(given[1], "integer", node)
+    back = Expr("UnaryMinus", {"child": size, "failOnError": False}, "integer")
+    some = call("iff", call("<=", size, literal(0)), literal(""), call("substring", text, back))
+    return x.resolved(call("iff", call("isnull", text), Expr("Literal", {"value": None}, "string"), some))
+
+
+def _type_name(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    if isinstance(given[0].type, dict):
+        raise UsageError(f"{_words(node)} is of plain types, and not of {said(given[0].type)}.")
+    return literal(said(given[0].type))
+
+
+def _base64(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    called = {"staticObject": "org.apache.spark.sql.catalyst.expressions.Base64", "functionName": "encode"}
+    return Expr(
+        "StaticInvoke", {**called, "arguments": [x.argument(given[0], "binary", node), literal(True)]}, "string"
+    )
+
+
 def _struct(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     names = [_name(one, i) for i, one in enumerate(node["arguments"])]
     children = [part for name, one in zip(names, given, strict=True) for part in (literal(name), one)]
@@ -515,18 +584,76 @@ def _named_struct(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     return Expr("CreateNamedStruct", {"children": given}, coercion.struct_of(fields))
 
 
+def _with_element(x: Analysis, node: Expr, given: list[Expr]) -> tuple[Expr, Expr]:
+    """An array, and a value that may be in it."""
+    array, value = x.argument(given[0], "array", node), given[1]
+    to = coercion.common([element_of(array.type), value.type], x.ansi, texts=False)
+    if to is None:
+        raise _no_common_type(given, node)
+    return x.fitted(array, coercion.array_of(to)), x.fitted(value, to)
+
+
 def _of_element(cls: str, kind: Any) -> _Rule:
     """Of an array and a value that may be in it. ``kind``: of the result; None: that of the array."""
 
     def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
-        array, value = x.argument(given[0], "array", node), given[1]
-        to = coercion.common([element_of(array.type), value.type], x.ansi, texts=False)
-        if to is None:
-            raise _no_common_type(given, node)
-        array = x.fitted(array, coercion.array_of(to))
-        return Expr(cls, {"left": array, "right": x.fitted(value, to)}, kind or array.type)
+        array, value = _with_element(x, node, given)
+        return Expr(cls, {"left": array, "right": value}, kind or array.type)
 
     return rule
+
+
+def _inserted(at: int) -> _Rule:
+    def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+        array, value = _with_element(x, node, given)
+        fields = {"srcArrayExpr": array, "posExpr": literal(at), "itemExpr": value, "legacyNegativeIndex": False}
+        return Expr("ArrayInsert", fields, array.type)
+
+    return rule
+
+
+def _lambda(*names: str, of: Callable[..., Expr]) -> Expr:
+    variables = [Expr("UnresolvedNamedLambdaVariable", {"name": name}) for name in names]
+    return Expr("LambdaFunction", {"function": of(*variables), "arguments": variables})
+
+
+def _compact(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    known = _lambda("arg", of=partial(call, "isnotnull"))
+    made = _each("ArrayFilter", lambda array, _: array)(x, node, [given[0], known])
+    return Expr("KnownNotContainsNull", {"child": made}, made.type)
+
+
+def _sorted_array(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    """As Spark compares without a function of the user's: nulls last."""
+    array = x.argument(given[0], "array", node)
+
+    def compared(a: Expr, b: Expr) -> Expr:
+        values = call("iff", call("<", a, b), literal(-1), call("iff", call(">", a, b), literal(1), literal(0)))
+        one_null = call("iff", call("isnull", a), literal(1), call("iff", call("isnull", b), literal(-1), values))
+        return call("iff", call("and", call("isnull", a), call("isnull", b)), literal(0), one_null)
+
+    function = x.applied(_lambda("left", "right", of=compared), [element_of(array.type)] * 2)
+    fields = {"argument": array, "function": function, "allowNullComparisonResult": False}
+    return Expr("ArraySort", fields, array.type)
+
+
+def _zipped(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    """Fields have the names of columns, or the arrays' places."""
+    if any(one.cls == "UnresolvedExtractValue" for one in node["arguments"]):
+        raise UsageError(f"{_words(node)} has a part of a column without a name.", hint="Make it a column before.")
+    named = ("UnresolvedAttribute", "Alias")
+    names = [_name(one, i) if one.cls in named else str(i) for i, one in enumerate(node["arguments"])]
+    arrays = [x.argument(one, "array", node) for one in given]
+    kind = coercion.struct_of(zip(names, (element_of(one.type) for one in arrays), strict=True))
+    return Expr("ArraysZip", {"children": arrays, "names": list(map(literal, names))}, coercion.array_of(kind))
+
+
+def _sequence(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    of_days = len(given) == 2 and all(one.type == "date" for one in given)
+    values = given if of_days else x.alike([x.argument(one, "!integral", node) for one in given], node)
+    start, stop, step = [*values, None][:3]
+    fields = {"start": start, "stop": stop, "stepOpt": step, "timeZoneId": x.zone}
+    return Expr("Sequence", fields, coercion.array_of(values[0].type))
 
 
 def _of_arrays(cls: str, kind: Any = None) -> _Rule:
@@ -635,6 +762,21 @@ _RULES: dict[str, _Rule] = {
     "array_contains": _of_element("ArrayContains", "boolean"),
     "array_position": _of_element("ArrayPosition", "long"),
     "array_remove": _of_element("ArrayRemove", None),
+    "array_append": _inserted(-1),
+    "array_prepend": _inserted(1),
+    "array_compact": _compact,
+    "array_sort": _sorted_array,
+    "arrays_zip": _zipped,
+    "sequence": _sequence,
+    "extract": _extract,
+    "timestamp_add": _units_later,
+    "to_timestamp_ntz": _to_local_time,
+    "make_timestamp_ntz": _local_time,
+    "try": _try,
+    "right": _right,
+    "typeof": _type_name,
+    "base64": _base64,
+    "positive": lambda x, node, given: x.argument(given[0], "number", node),
     "array_union": _of_arrays("ArrayUnion"),
     "array_intersect": _of_arrays("ArrayIntersect"),
     "array_except": _of_arrays("ArrayExcept"),

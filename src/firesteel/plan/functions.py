@@ -20,6 +20,7 @@ from firesteel.plan.types import decimal_of, element_of, entry_of, fields_of
 _LINES = """
 abs; col; Abs child:number failOnError=ANSI; =child
 negative negate; col; UnaryMinus child:number failOnError=ANSI; =child
+positive; col; =positive
 ceil ceiling; col; Ceil child:double/decimal/long failOnError=ANSI; =whole
 floor; col; Floor child:double/decimal/long failOnError=ANSI; =whole
 round; col scale!=0; Round child:number scale:integer ansiEnabled=ANSI; =rounded
@@ -54,8 +55,10 @@ ascii; col; Ascii child:string; integer
 char chr; col; Chr child:long; string
 substring substr; str pos len=2147483647; Substring str:string/binary pos:integer len:integer; =child
 left; str len; substring(str, 1, len)
+right; str len; =right
 substring_index; str delim! count!; SubstringIndex strExpr:string delimExpr:string countExpr:integer; string
 instr; str substr!; StringInstr str:string substr:string; integer
+position; substr str start=1; locate(substr, str, start)
 locate; substr! str pos!=1; StringLocate substr:string str:string start:integer; integer
 lpad; col len! pad!; StringLPad str:string len:integer pad:string; string
 rpad; col len! pad!; StringRPad str:string len:integer pad:string; string
@@ -72,10 +75,12 @@ contains; left right; Contains left:string right:string; boolean
 like; str pattern; Like left:string right:string escapeChar='\\\\'; boolean
 rlike regexp regexp_like; str regexp; RLike left:string right:string; boolean
 regexp_extract; str pattern! idx!; RegExpExtract subject:string regexp:string idx:integer; string
+regexp_substr; str regexp; nullif(regexp_extract(str, regexp, 0), '')
 regexp_replace; string pattern! replacement!; RegExpReplace subject:string regexp:string rep:string pos=1; string
 md5; col; Md5 child:binary; string
 sha1 sha; col; Sha1 child:binary; string
 sha2; col numBits!; Sha2 left:binary right:integer; string
+base64; col; =base64
 unbase64; col; UnBase64 child:string failOnError=False; binary
 year; col; Year child:date; integer
 quarter; col; Quarter child:date; integer
@@ -102,6 +107,19 @@ trunc; date format!; TruncDate date:date format:string; date
 date_trunc; format! timestamp; TruncTimestamp format:string timestamp:timestamp timeZoneId=ZONE; timestamp
 unix_date; col; UnixDate child:!date; integer
 date_from_unix_date; days; DateFromUnixDate child:integer; date
+extract date_part datepart; field! source; =extract
+timestamp_seconds; col; SecondsToTimestamp child:!number; timestamp
+timestamp_millis; col; MillisToTimestamp child:!integral; timestamp
+timestamp_micros; col; MicrosToTimestamp child:!integral; timestamp
+unix_seconds; col; UnixSeconds child:!time; long
+unix_millis; col; UnixMillis child:!time; long
+unix_micros; col; UnixMicros child:!time; long
+from_utc_timestamp; timestamp tz!; FromUTCTimestamp left:timestamp right:string; timestamp
+to_utc_timestamp; timestamp tz!; ToUTCTimestamp left:timestamp right:string; timestamp
+convert_timezone; sourceTz! targetTz! sourceTs; ConvertTimezone sourceTz:string targetTz:string sourceTs:timestamp_ntz; timestamp_ntz
+timestamp_add; unit! quantity ts; =timestamp_add
+to_timestamp_ntz; timestamp; =to_timestamp_ntz
+make_timestamp_ntz; years months days hours mins secs; =make_timestamp_ntz
 date_format; date format!; DateFormatClass left:timestamp right:string timeZoneId=ZONE; string
 isnull; col; IsNull child:any; boolean
 isnotnull; col; IsNotNull child:any; boolean
@@ -130,6 +148,8 @@ or; left right; =or
 *; left right; =Multiply
 /; left right; =Divide
 % mod; left right; =Remainder
+try_divide; left right; =try
+try_mod; left right; =try
 pmod; dividend divisor; =Pmod
 div; left right; =IntegralDivide
 = ==; left right; =EqualTo
@@ -139,6 +159,7 @@ div; left right; =IntegralDivide
 >=; left right; =GreaterThanOrEqual
 <=> equal_null; col1 col2; =EqualNullSafe
 to_date; col format?; =to_date
+typeof; col; =typeof
 struct; *cols; =struct
 array; *cols; =array
 create_map; *cols; =map
@@ -147,6 +168,12 @@ size cardinality; col; Size child:array/map legacySizeOfNull=LEGACY; integer
 array_size; col; Size child:array legacySizeOfNull=False; integer
 array_contains; col value!; =array_contains
 array_position; col value!; =array_position
+array_append; col value!; =array_append
+array_prepend; col value!; =array_prepend
+array_compact; col; =array_compact
+array_sort; col; =array_sort
+arrays_zip; *cols; =arrays_zip
+sequence; start stop step?; =sequence
 array_remove; col element!; =array_remove
 array_distinct; col; ArrayDistinct child:array; =child
 array_max; col; ArrayMax child:array; =element

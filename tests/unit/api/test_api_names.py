@@ -66,8 +66,8 @@ def test_unknown_names(rows):
         _ = rows.v
     with pytest.raises(AttributeError, match="no attribute '_nothing'"):
         _ = rows._nothing
-    with pytest.raises(UsageError, match=r"keyed stream has no avg. Write aggregate"):
-        _ = rows.key_by("k").avg
+    with pytest.raises(UsageError, match=r"keyed stream has no transformWithState. A running"):
+        _ = rows.key_by("k").transformWithState
 
 
 def test_columns(rows):
@@ -82,6 +82,8 @@ def test_columns(rows):
     assert rows.groupBy("k").count().schema == pa.schema({"k": pa.int64(), "count": pa.int64()})
     by_key = rows.groupBy("k").agg({"v": "mean", "*": "count", "name": "max"}, most=agg.max("v"))
     assert by_key.columns == ["k", "avg(v)", "count(1)", "max(name)", "most"]
+    assert rows.groupBy("k").sum().columns == ["k", "sum(v)"]
+    assert rows.groupBy("name").max("k", "v").columns == ["name", "max(k)", "max(v)"]
     assert rows.key_by("k").aggregate({"v": "mean"}).columns == ["k", "v"]
     assert rows.transform(lambda stream, name: stream.drop(name), "v").columns == ["k", "name"]
     assert rows.describe().columns == ["summary", "k", "v", "name"]

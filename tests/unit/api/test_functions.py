@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from firesteel import ExecutionEnvironment, agg
+from firesteel import ExecutionEnvironment, agg, window
 from firesteel import arrow as A
 from firesteel import functions as F
 from firesteel.errors import UsageError
@@ -71,11 +71,17 @@ def test_a_filter_tells_sources_what_they_may_leave_out(rows):
     ]
 
 
+def test_a_step_with_functions_has_the_same_text_each_time(rows):
+    doubled, again = (rows.select(v=F.transform(F.array("n"), lambda x: x * 2))._pipeline.node.work for _ in range(2))
+    assert doubled.operator.sql == again.operator.sql
+
+
 def test_arrow_expressions_are_operands(rows):
     assert rows.select(v=F.when(A.col("n") > 1, pc.utf8_upper(A.col("s")))).schema.field("v").type == pa.string()
     assert rows.filter(F.col("s").isin("a") & pc.is_valid(A.col("n"))).columns == rows.columns
 
 
+BY_NAME = window.partitionBy("s").orderBy(F.desc("n"))
 REFUSED = {
     "a truth": (lambda rows: rows.filter(F.col("n") > 1 and F.col("x") > 1), "true or false of a row.*Write &"),
     "no name": (lambda rows: rows.select(F.col("n") + 1), r"\(n \+ 1\) has no name.*alias"),
@@ -90,6 +96,13 @@ REFUSED = {
     "an unknown type": (lambda rows: rows.select(v=F.col("n").cast("number")), r"cast\('number'\): there is no such type"),
     "a cast of times": (lambda rows: rows.select(v=F.col("t").cast("string")), "CAST.t AS string. is not computed here"),
     "year with a zone": (lambda rows: rows.select(v=F.year("t")), "year.t. is not computed here"),
+    "an order as a value": (lambda rows: rows.filter(F.col("n").desc()), "n DESC is an order"),
+    "a window as a condition": (lambda rows: rows.filter(F.rank().over(BY_NAME) == 1), r"rank\(\) over a window is for select"),
+    "a window without groups": (lambda rows: F.rank().over(window.orderBy("n")), "groups and an order"),
+    "a sum over a window": (lambda rows: window.cumulative_sum("n").over(BY_NAME), "of another frame in PySpark"),
+    "a sum of decimals": (lambda rows: rows.agg(F.sum("m")), r"sum\(m\) is not computed here.*agg.sum"),
+    "a mean of decimals": (lambda rows: rows.groupBy("n").agg({"m": "avg"}), r"avg\(m\) is not computed here.*agg.mean"),
+    "a part that there is not": (lambda rows: rows.select(v=F.extract(F.lit("era"), "t")), "'ERA' is not taken"),
     "no constant": (lambda rows: rows.select(v=F.lit(object())), "is not a constant"),
     "when after otherwise": (lambda rows: F.when(F.col("n") > 1, 1).otherwise(2).when(F.col("n") > 2, 3), "before otherwise"),
     "when of no condition": (lambda rows: F.when("n", 1), "wants a condition, not 'n'"),

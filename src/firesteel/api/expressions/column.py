@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pyarrow as pa
@@ -134,6 +135,10 @@ class Column:
         r"""SQL's LIKE: ``%`` is any text, ``_`` any character, ``\`` takes the next one's meaning away."""
         return _of("like", self, other)
 
+    def ilike(self, other: str) -> Column:
+        """As :meth:`like`, of small and capital letters alike."""
+        return _of("ilike", self, other)
+
     def rlike(self, other: str) -> Column:
         """A part matches the regular expression. Only patterns that mean the same in Java and here."""
         return _of("rlike", self, other)
@@ -184,6 +189,10 @@ class Column:
         return Column(Expr("SortOrder", {"child": self.tree, "ascending": False}))
 
     asc_nulls_first, desc_nulls_last = asc, desc
+
+    def transform(self, f: Callable[[Column], Column]) -> Column:
+        """``f`` of this column."""
+        return f(self)
 
     def getField(self, name: str) -> Column:  # noqa: N802
         """A field of a struct."""

@@ -1,22 +1,26 @@
 """``firesteel.functions``: expressions under the names of ``pyspark.sql.functions`` and with Spark's meaning, without Spark.
 
 ``from firesteel import functions as F``. A text where a column is wanted names one, as in PySpark; in operators it is a constant. The functions
-are those of ``plan.functions``, with PySpark's parameters.
+have PySpark's parameters. Aggregates are for ``agg``: ``groupBy("k").agg(F.sum("n"))`` has a column ``sum(n)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace as changed
 from inspect import Parameter, Signature, signature
-from itertools import count
+from itertools import count as numbers
 from typing import Any
 
 import pyarrow.compute as pc
 
 from firesteel.api.expressions.column import Column, column, named
+from firesteel.api.steps import window
+from firesteel.api.steps.aggregates import agg
+from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
-from firesteel.plan.analysis import call
+from firesteel.plan.analysis import call, text_of
 from firesteel.plan.expr import Expr
 from firesteel.plan.functions import FUNCTIONS, Function
 
@@ -83,6 +87,34 @@ def _made(function: Function) -> Callable[..., Column]:
     return made
 
 
+def _aggregate(name: str, make: Callable[..., AggregateCall]) -> Callable[..., AggregateCall]:
+    def made(*columns: Any) -> AggregateCall:
+        found = make(*columns)
+        return changed(found, name=f"{name}({', '.join(map(_said, columns))})", like_spark=True)
+
+    made.__name__ = made.__qualname__ = name
+    return made
+
+
+def _said(given: Any) -> str:
+    return str(given) if isinstance(given, str | float) else text_of(column(given).tree)
+
+
+def count(col: Any) -> AggregateCall:
+    """The aggregate for ``agg``: values that are not null; of ``"*"`` or a constant rows."""
+    if isinstance(col, Column) and col.tree.cls == "Literal" and col.tree["value"] is not None:
+        return changed(agg.count(), name=f"count({_said(col)})")
+    return changed(agg.count(col), name=f"count({1 if col == '*' else _said(col)})")
+
+
+def count_distinct(col: Any) -> AggregateCall:
+    """The aggregate for ``agg``: different values that are not null."""
+    return changed(agg.count_distinct(col), name=f"count(DISTINCT {_said(col)})")
+
+
+countDistinct = count_distinct  # noqa: N816
+
+
 def _lambda(function: Callable[..., Any]) -> Expr:
     """A function of Columns, called with variables."""
     names = [f"{name}_{next(_numbers)}" for name in signature(function).parameters]
@@ -91,7 +123,7 @@ def _lambda(function: Callable[..., Any]) -> Expr:
     return Expr("LambdaFunction", {"function": body, "arguments": variables})
 
 
-_numbers = count()
+_numbers = numbers()
 
 
 def _is_list(value: tuple[Any, ...]) -> bool:
@@ -102,12 +134,29 @@ def _argument(value: Any) -> Expr:
     return (named(value) if isinstance(value, str) else column(value)).tree
 
 
+_AGGREGATES = {
+    "sum": agg.sum, "avg": agg.mean, "min": agg.min, "max": agg.max, "count_if": agg.count_if,
+    "stddev": agg.stddev, "std": agg.stddev, "stddev_samp": agg.stddev_samp, "stddev_pop": agg.stddev_pop,
+    "variance": agg.variance, "var_samp": agg.var_samp, "var_pop": agg.var_pop,
+    "corr": agg.corr, "covar_samp": agg.covar_samp, "covar_pop": agg.covar_pop,
+    "bool_and": agg.bool_and, "every": agg.bool_and, "bool_or": agg.bool_or, "some": agg.bool_or,
+    "bit_and": agg.bit_and, "bit_or": agg.bit_or, "bit_xor": agg.bit_xor,
+    "collect_list": agg.collect_list, "collect_set": agg.collect_set, "median": agg.median, "mode": agg.mode,
+    "any_value": agg.any_value, "max_by": agg.max_by, "min_by": agg.min_by,
+}  # fmt: skip
+"""By the names that columns get in Spark."""
+_WINDOWS = ("row_number", "rank", "dense_rank", "ntile", "lag", "lead")
+"""``F.rank().over(window.partitionBy("k").orderBy("t"))``."""
+_COUNTS = ("count", "count_distinct", "countDistinct", "mean")
 _OWN = ("Column", "col", "lit", "when", "asc", "desc", "asc_nulls_first", "desc_nulls_last")
-_OPERATORS = frozenset(["and", "or", "not", "in", "mod", "div", "negate", "iff"])
+_OPERATORS = frozenset(["and", "or", "not", "in", "mod", "div", "iff"])
 """Names that Spark's trees have, and PySpark has no function for."""
 _TABLE = {name: one for name, one in FUNCTIONS.items() if name.isidentifier() and name not in (*_OWN, *_OPERATORS)}
 globals().update({name: _made(function) for name, function in _TABLE.items()})
-__all__ = [*_OWN, *_TABLE]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
+globals().update({name: getattr(window, name) for name in _WINDOWS})
+globals().update({name: _aggregate(name, make) for name, make in _AGGREGATES.items()})
+mean = _aggregate("avg", agg.mean)
+__all__ = [*_OWN, *_TABLE, *_COUNTS, *_WINDOWS, *_AGGREGATES]  # noqa: PLE0604  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Callable[..., Column]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -60,7 +60,16 @@ class Resolved:
             kind = project_schema(self.schema, [("x", node["expression"])])[0].field(0).type
             return column_of(f"c{len(self.schema)}", sparks_type(carrier(kind)))
 
-        return Analysis(self._column).resolved(replaced(column.tree, arrow))
+        numbers: dict[int, int] = {}
+
+        def numbered(node: Expr) -> Expr | None:
+            """The same step has the same text in each job: variables count from the expression's first one."""
+            if node.cls != "NamedLambdaVariable":
+                return None
+            number = numbers.setdefault(node["exprId"], len(numbers))
+            return replace(node, fields={**node.fields, "exprId": number})
+
+        return replaced(Analysis(self._column).resolved(replaced(column.tree, arrow)), numbered)
 
     def _column(self, name: str) -> Expr:
         """A column, or a field of a struct (``a.b``) where no column has that name. Raises UsageError."""

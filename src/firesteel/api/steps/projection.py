@@ -13,6 +13,7 @@ from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, plain_names, translated
+from firesteel.api.steps.window import WindowFunction, WindowSpec, windowed
 from firesteel.compile.stream_graph import ChainedStep, Selection
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
@@ -151,6 +152,7 @@ def project(pipeline: Pipeline, kind: str, pairs: Sequence[tuple[str, Computed]]
     """These columns of the rows: by Arrow, or, where one is a Column, by the engine."""
     pipeline.refuse_sides(kind)
     if any(isinstance(one, Column) for _, one in pairs):
+        pipeline, pairs = _without_windows(pipeline, pairs, place)
         pipeline, pairs = _without_arrow(pipeline, kind, pairs, place)
         return _selected(pipeline, Resolved.of(pipeline.schema).selection(kind, pairs), place)
     columns = cast(tuple[tuple[str, pc.Expression], ...], tuple(pairs))
@@ -217,6 +219,31 @@ def _without_arrow(
     found = [(n, Column(replaced(e.tree, named)) if isinstance(e, Column) else column(name_of(e))) for n, e in pairs]
     if made:
         pipeline = project(pipeline, kind, [*((n, column(n)) for n in schema.names), *made.items()], place)
+    return pipeline, found
+
+
+def _without_windows(
+    pipeline: Pipeline, pairs: Sequence[tuple[str, Computed]], place: str
+) -> tuple[Pipeline, list[tuple[str, Computed]]]:
+    """The same columns over rows that have a column for each function over a window."""
+    specs: dict[int, WindowSpec] = {}
+    functions: dict[int, dict[str, WindowFunction]] = {}
+
+    def named(node: Expr) -> Expr | None:
+        if node.cls != "WindowOf":
+            return None
+        name = f"__window{sum(map(len, functions.values()))}"
+        while name in pipeline.names:
+            name = f"_{name}"
+        specs[id(node["spec"])] = node["spec"]
+        functions.setdefault(id(node["spec"]), {})[name] = node["function"]
+        return attribute(name)
+
+    found = [(n, Column(replaced(e.tree, named)) if isinstance(e, Column) else e) for n, e in pairs]
+    for key, spec in specs.items():
+        keys = tuple(plain_names(spec.partition, "over"))
+        check_columns(pipeline.schema, keys, "over")
+        pipeline = windowed(pipeline, keys, functions[key], list(spec.order), place)
     return pipeline, found
 
 

@@ -28,7 +28,7 @@ from firesteel.task.operators.relational import check_columns
 
 __all__ = [
     "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum", "dense_rank", "first",
-    "lag", "last", "lead", "ntile", "rank", "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum",
+    "lag", "last", "lead", "ntile", "orderBy", "partitionBy", "rank", "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum",
     "row_number",
 ]  # fmt: skip
 
@@ -36,6 +36,30 @@ _NUMBERS = {"row_number": "RowNumber", "rank": "Rank", "dense_rank": "DenseRank"
 _NEIGHBOURS = {"lag": "Lag", "lead": "Lead"}
 _ENDS = {"first": "First", "last": "Last"}
 """By kind the class of the expression. All others are aggregates."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowSpec:
+    """Groups of rows and their order: PySpark's ``WindowSpec``, with the frames that each function has."""
+
+    partition: tuple[Any, ...] = ()
+    order: tuple[Any, ...] = ()
+
+    def partitionBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
+        return WindowSpec(cols, self.order)
+
+    def orderBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
+        return WindowSpec(self.partition, cols)
+
+
+def partitionBy(*cols: Any) -> WindowSpec:  # noqa: N802
+    """PySpark's ``Window.partitionBy``: ``partitionBy("k").orderBy(F.desc("t"))``."""
+    return WindowSpec(cols)
+
+
+def orderBy(*cols: Any) -> WindowSpec:  # noqa: N802
+    """PySpark's ``Window.orderBy``, which :meth:`WindowSpec.partitionBy` has to follow."""
+    return WindowSpec(order=cols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +70,20 @@ class WindowFunction:
     column: str | None = None
     n: int | None = None
     default: Any = None
+
+    def over(self, window: WindowSpec) -> Column:
+        """As a Column for ``select`` and ``withColumn``, with the type that Spark gives it."""
+        if self.kind not in _NUMBERS and self.kind not in _NEIGHBOURS:
+            raise UsageError(
+                f"{self.kind} is of another frame in PySpark: over() is for row_number, rank, dense_rank, ntile, lag and lead.",
+                hint='Write key_by("k").window(order_by="t", ...).',
+            )
+        if not window.partition or not window.order:
+            raise UsageError(
+                "over() wants groups and an order.", hint='Write over(window.partitionBy("k").orderBy("t")).'
+            )
+        made = Column(Expr("WindowOf", {"function": self, "spec": window}))
+        return made.cast("int") if self.kind in _NUMBERS else made
 
 
 def row_number() -> WindowFunction:

@@ -5,7 +5,7 @@ The work is in ``steps/keyed.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.window import WindowFunction
 from firesteel.api.unknown_names import no_such_step_of_a_key
+from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
 
 if TYPE_CHECKING:
     from firesteel.api.streams.data_stream import DataStream
@@ -59,6 +60,28 @@ class KeyedStream:
     def agg(self, *exprs: Any, **named: Any) -> DataStream:
         """As :meth:`DataStream.agg`, one row per key."""
         return self.aggregate(*with_sparks_names(exprs), **named)
+
+    def sum(self, *cols: str) -> DataStream:
+        """The sum of each of these columns per key, as ``sum(n)``; of none given, of all columns of numbers but the keys."""
+        return self._of_each("sum", cols)
+
+    def avg(self, *cols: str) -> DataStream:
+        """The means, as ``avg(n)``. See :meth:`sum`."""
+        return self._of_each("avg", cols)
+
+    mean = avg
+
+    def min(self, *cols: str) -> DataStream:
+        """The smallest values, as ``min(n)``. See :meth:`sum`."""
+        return self._of_each("min", cols)
+
+    def max(self, *cols: str) -> DataStream:
+        """The largest values, as ``max(n)``. See :meth:`sum`."""
+        return self._of_each("max", cols)
+
+    def _of_each(self, function: str, columns: Sequence[str]) -> DataStream:
+        numbers = [one.name for one in self.schema if one.name not in self.keys and is_number(one.type)]
+        return self.agg(*({name: function} for name in columns or numbers))
 
     def pivot(self, column: str, values: Iterable[Any] | None = None) -> GroupedStream:
         """Aggregates for each of these values of a column, side by side: ``key_by("k").pivot("p", values=["a", "b"]).aggregate({"n": "sum"})``.

@@ -49,6 +49,8 @@ class AggregateCall:
     """Makes one that the engine does not compute, of the names of its columns."""
     condition: Any = None
     name: str | None = None
+    like_spark: bool = False
+    """Its result has to have Spark's type."""
 
     def where(self, condition: Any) -> AggregateCall:
         """Only of rows for which the expression, the boolean column of this name, or the condition in SQL (``"n > 3"``, as in

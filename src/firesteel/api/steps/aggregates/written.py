@@ -74,7 +74,8 @@ def with_sparks_names(given: Sequence[Any]) -> list[Any]:
             for column, function in cast(Mapping[str, str], one).items():
                 spoken = _SPARKS.get(function, function)
                 call = call_of(_ELSEWHERE.get(spoken, spoken), column)
-                found.append(call.alias(f"{spoken}({1 if column == ROWS else column})"))
+                name = f"{spoken}({1 if column == ROWS else column})"
+                found.append(replace(call, name=name, like_spark=True))
         else:
             found.append(one)
     return found
@@ -149,6 +150,8 @@ def prepared(
     columns = _Columns(schema, kind, shadowed, made.computed)
     for output, call in calls:
         names = tuple(columns.name(argument, call.function) for argument in call.arguments)
+        if call.like_spark and call.function in ("sum", "mean"):
+            columns.check_number(names[0], call)
         where = columns.condition(call.condition) if call.condition is not None else None
         ours = None if call.ours is None else call.ours(names)
         made.aggregations.append(Aggregation(call.function, names, output, where, call.given, ours))
@@ -174,10 +177,22 @@ class _Columns:
             return plain
         return self._named(column(argument) if expression is None else expression)
 
+    def check_number(self, name: str, call: AggregateCall) -> None:
+        """Raises UsageError for a column whose sum or mean has another type in Spark."""
+        kind = self._schema.field(name).type if name in self._known else self._type(self._computed[name])
+        if not (pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)):
+            raise UsageError(
+                f"{call.name} is not computed here: of {kind} Spark's has another type.",
+                hint=f"Cast the column to double, or write agg.{call.function}(...), after from firesteel import agg.",
+            )
+
+    def _type(self, expression: Computed) -> pa.DataType:
+        return projected(self._schema, [("x", expression)]).field(0).type
+
     def condition(self, condition: Any) -> str:
         expression = expression_of(self._schema, condition, self._kind)
         if isinstance(expression, Column):
-            kind = projected(self._schema, [("x", expression)]).field(0).type
+            kind = self._type(expression)
             if not pa.types.is_boolean(kind):
                 raise UsageError(
                     f"A filter must be true or false, but {expression} is {kind}.", hint="Compare it with something."

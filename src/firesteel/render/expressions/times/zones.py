@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -79,6 +80,7 @@ def _plus(seconds: int) -> str:
     return f" + {seconds * _SECOND}" if seconds > 0 else f" - {-seconds * _SECOND}" if seconds else ""
 
 
+_OFFSET = re.compile(r"([+-])(0\d|1[0-7]):([0-5]\d)")
 _asked: list[Callable[[str], dict[str, Any]]] = []
 
 
@@ -96,6 +98,9 @@ def zone_of(name: str | None) -> Zone:
     """Raises Unsupported for a zone whose clocks the engine does not know, or knows otherwise."""
     if not name:
         raise Unsupported("a time without a zone is not taken over")
+    if fixed := _OFFSET.fullmatch(name.replace("UTC", "+00:00")):
+        sign, hours, minutes = fixed.groups()
+        return Zone(name, int(f"{sign}{int(hours) * 3600 + int(minutes) * 60}"))
     if not _asked:
         raise Unsupported(f"the clocks of the zone {name} are not known without Spark")
     known = _asked[0](name)
