@@ -44,6 +44,36 @@ def api_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def dictionary() -> str:
+    """PySpark's names, and what to write for them."""
+    from pyspark.sql import Column, DataFrame, GroupedData, SparkSession, functions
+
+    import firesteel
+    from firesteel.api import unknown_names as told
+
+    keyed = {**told.ELSEWHERE, **told.ELSEWHERE_KEYED}
+    parts: list[str] = []
+    for theirs, ours, elsewhere in (
+        (DataFrame, firesteel.DataStream, told.ELSEWHERE),
+        (GroupedData, firesteel.KeyedStream, keyed),
+        (Column, firesteel.functions.Column, {}),
+        (SparkSession, firesteel.ExecutionEnvironment, told.ELSEWHERE_ENVIRONMENT),
+        (functions, firesteel.functions, {}),
+    ):
+        known = getattr(theirs, "__all__", None) or dir(theirs)
+        names = sorted({name for name in known if name[0].islower()}, key=str.lower)
+        there = set(getattr(ours, "__all__", None) or dir(ours))
+        others = [name for name in names if name not in there]
+        said = ", ".join(f"`{name}`" for name in names if name in there)
+        parts.append(f"**{theirs.__name__.rpartition('.')[2]}** and here: {said}.")
+        if elsewhere:
+            rows = [f"| `{name}` | {elsewhere[name]} |" for name in others if name in elsewhere]
+            parts.append("\n".join(["| PySpark | here |", "|---|---|", *rows]))
+        if theirs is not functions:
+            parts.append(f"Not here: {', '.join(f'`{name}`' for name in others if name not in elsewhere)}.")
+    return "\n\n".join(parts)
+
+
 def _public(module: Any) -> Iterator[tuple[str, Any]]:
     """What a module says is public, or else what it defines, in the order of its source."""
     names = getattr(module, "__all__", None)
@@ -61,7 +91,11 @@ def _section(title: str, entries: list[tuple[str, Any]]) -> list[str]:
             parts += _class(name, value)
         elif inspect.ismodule(value):
             parts.append(f"### {name}\n\n{_doc(value)}")
-            parts += [_entry("####", f"{name}.{own}", own, function) for own, function in _public(value)]
+            told = [(own, one) for own, one in _public(value) if _doc(one)]
+            for own, one in told:
+                parts += _class(own, one) if inspect.isclass(one) else [_entry("####", f"{name}.{own}", own, one)]
+            rest = [f"`{own}{_signature(one)}`" for own, one in _public(value) if not _doc(one)]
+            parts += [f"Without more words: {', '.join(rest)}."] if rest else []
         else:
             parts.append(_entry("###", name, name, value))
     return parts

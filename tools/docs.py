@@ -1,5 +1,5 @@
-"""Writes what is generated in docs/: the options page, the API reference, the rooms and state diagrams of docs/architecture.md, and the
-README's picture.
+"""Writes what is generated in docs/: the options page, the API reference, the rooms and state diagrams of docs/architecture.md, the
+dictionary of docs/steps.md, and the README's picture.
 
 ``./dev docs`` writes; a test compares, so that the pages stay true.
 """
@@ -152,14 +152,15 @@ def replace_part(text: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is generated or has a generated part, as it should be."""
-    from tools.api_reference import api_page
+    from tools.api_reference import api_page, dictionary
     from tools.picture import SVG, picture
 
-    architecture = ROOT / "docs" / "architecture.md"
+    architecture, steps = (ROOT / "docs" / f"{name}.md" for name in ("architecture", "steps"))
     return {
         ROOT / "docs" / "options.md": options_page(),
         ROOT / "docs" / "api.md": api_page(),
         architecture: architecture_page(architecture.read_text()),
+        steps: replace_part(steps.read_text(), "dictionary", dictionary()),
         SVG: picture(),
     }
 

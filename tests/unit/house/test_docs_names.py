@@ -63,6 +63,8 @@ NOT_OURS = {
     "bytes-per-second": "of a request, no option of a job",
     "spark_catalog": "a catalog of Spark's",
     "local-cluster": "a master of Spark's",
+    "pandas_api": "a name of PySpark's",
+    "try_cast": "a name of PySpark's",
 }
 NAMED = {name for option in all_options() for name in re.findall(r"[a-z]+(?:-[a-z]+)+", option.kind + option.doc)}
 """Values of options, as their kinds and texts have them."""
