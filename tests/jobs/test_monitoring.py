@@ -132,10 +132,10 @@ def test_a_failure_is_told_with_its_cause_and_no_rows(tmp_path):
     events = [validated(event) for event in received.events()]
     assert [event["eventType"] for event in events] == ["START", "RUNNING", "FAIL"]
     error = events[-1]["run"]["facets"]["errorMessage"]
-    assert "divide by zero" in error["message"] and error["programmingLanguage"] == "python"
+    assert "DIVIDE_BY_ZERO" in error["message"] and error["programmingLanguage"] == "python"
     assert not events[-1]["outputs"][0].get("outputFacets")
     job = next(span for span in received.spans() if span.name == "monitored")
-    assert job.status.code == 2 and "divide by zero" in job.status.message
+    assert job.status.code == 2 and "DIVIDE_BY_ZERO" in job.status.message
 
 
 @pytest.mark.full

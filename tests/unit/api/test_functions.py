@@ -91,7 +91,7 @@ REFUSED = {
     "no condition": (lambda rows: rows.filter(F.col("n") & F.col("s").isNull()), "n must be true or false, and is int"),
     "a zone's text": (lambda rows: rows.filter(F.col("t") > "2026-01-01"), "needs an offset"),
     "no time": (lambda rows: rows.filter(F.col("t") > "soon"), "'soon' is no time"),
-    "a pattern of Java": (lambda rows: rows.filter(F.col("s").rlike("(?<=a)b")), "this regular expression is not taken over"),
+    "a pattern of Java": (lambda rows: rows.filter(F.col("s").rlike("(?<=a)b")), "not surely the same in the engine"),
     "a wrong escape": (lambda rows: rows.filter(F.col("s").like("a\\b")), "LIKE with this escape"),
     "an unknown type": (lambda rows: rows.select(v=F.col("n").cast("number")), r"cast\('number'\): there is no such type"),
     "a cast of times": (lambda rows: rows.select(v=F.col("t").cast("string")), "CAST.t AS string. is not computed here"),
