@@ -6,6 +6,7 @@ import re
 from inspect import signature
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from firesteel import DataStream, ExecutionEnvironment, KeyedStream, agg, col
@@ -21,6 +22,15 @@ def env():
 @pytest.fixture
 def rows(env):
     return env.from_collection([{"k": 1, "v": 2.0, "name": "a"}])
+
+
+def test_functions_are_imported_as_those_of_pyspark_are():
+    import firesteel.functions as module
+    from firesteel import functions
+    from firesteel.arrow import lit
+    from firesteel.functions import upper
+
+    assert module is functions and upper is functions.upper and lit(1).equals(pc.scalar(1))
 
 
 def test_camel_case_names_are_the_same_steps():
