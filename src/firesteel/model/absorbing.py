@@ -124,7 +124,7 @@ def _undivided(edge: JobEdge, place: int) -> JobEdge:
 
 
 def _attempts(first: JobVertex, second: JobVertex) -> dict[str, Any]:
-    """The rules for attempts at both, one behind the other in one task, and who makes their rows."""
+    """The rules for attempts at both in one task, and whether the engine makes the rows of both."""
     return {
         "by_engine": first.by_engine and second.by_engine,
         "supports_concurrent_attempts": first.supports_concurrent_attempts and second.supports_concurrent_attempts,

@@ -69,7 +69,7 @@ def tell_as_json(stream: TextIO, *, alone: bool) -> None:
 
 
 def is_json() -> bool:
-    """Return whether jobs of this process are told of as JSON lines."""
+    """Return whether the jobs of this process are shown as JSON lines."""
     return bool(_json)
 
 

@@ -44,7 +44,7 @@ class StepCost:
 
 
 ENGINE_COST = StepCost(1 / (1 << 30), 0)
-"""Of a step that nobody has measured and that the engine alone computes: as a scan with a filter and a sum on one core (docs/benchmarks.md)."""
+"""The cost of an unmeasured step that the engine alone computes: that of a scan with a filter and a sum on one core (docs/benchmarks.md)."""
 
 
 class Outcome(NamedTuple):

@@ -335,7 +335,7 @@ class Planner:
         return replace(bounds, data_volume=volume, least_volume=0, cost=None, apart=apart)
 
     def _with_rebuilt(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
-        """With the build sides that each subtask hashes. Where Python computes, they are made once for all workers of an executor."""
+        """Adds the bytes of the build sides that each subtask hashes. Python's are made once for all workers of an executor."""
         if bounds.cost is None or not vertex.by_engine:
             return bounds
         whole = [self._graph.result(edge.dataset).info for edge in vertex.inputs if edge.whole]

@@ -26,8 +26,8 @@ def by_duration(
 
     ``least``: subtasks that the volume per task asks for. ``today``: with those that fill idle slots. ``fewest``: gives the fewest
     that stay within MOST_VOLUMES times the volume per task, and all other bounds. ``seconds_beside``: what one more subtask costs to
-    read, for which it must have as much to do. The result grows with the cost, and is not bounded from above. What each subtask builds anew
-    (``bounds.rebuilt``) counts more: it has MOST_VOLUMES times as much of its own, as long as no slot is idle for it.
+    read, for which it must have as much to do. The result grows with the cost, and is not bounded from above. A subtask
+    has MOST_VOLUMES times as many bytes of its own as it hashes again (``bounds.rebuilt``), unless a slot would stand idle.
     """
     if _builds(bounds) and bounds.target_seconds:
         few = whole_waves(max(volume // (MOST_VOLUMES * bounds.rebuilt), fewest(), 1), bounds.slots)
@@ -46,7 +46,7 @@ def by_duration(
 
 
 def _builds(bounds: Bounds) -> bool:
-    """What each subtask builds anew is much of what it has to do."""
+    """Return whether hashing the build sides again is much of a subtask's work."""
     return MOST_VOLUMES * bounds.rebuilt > bounds.data_volume
 
 
