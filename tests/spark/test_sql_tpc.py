@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.full]
 TPCH = (Path(__file__).parents[1] / "tpch.sql").read_text().splitlines()[1:]
 VARIANTS = {
     "little": {
+        "firesteel.decider.target-task-duration": "0 s",
         "data-volume-per-task": "1 MiB",
         "firesteel.decider.least-volume-per-slot": "0",
         "firesteel.memory.per-task": "1 MiB",
@@ -174,8 +175,8 @@ def hints(monkeypatch, request):
     """In the variant "broadcast" each join asks for it, of a side of which it may be."""
     plain, sides = nodes.join, {"right": "left", "full": None}
 
-    def join(left, right, how):
-        return plain(left, right, how, broadcast=sides.get(how, "right"))
+    def join(left, right, how, **more):
+        return plain(left, right, how, broadcast=sides.get(how, "right"), **more)
 
     if request.node.callspec.params["variant"] == "broadcast":
         monkeypatch.setattr(nodes, "join", join)
