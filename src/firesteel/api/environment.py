@@ -73,9 +73,10 @@ def set_defaults(
     *, master: str | None = None, options: Mapping[str, Any] | None = None, local: LocalMode | None = None
 ) -> None:
     """For every environment made from now on that leaves the master, or one of these options, open. ``local``: all that such
-    environments compute they compute in this process."""
+    environments compute they compute in this process. :meth:`ExecutionEnvironment.get_or_create` makes a new one, too."""
     _defaults.master, _defaults.local = master, local
     _defaults.options = Options(options, ON_COMMAND_LINE)
+    ExecutionEnvironment._found = None  # pyright: ignore[reportPrivateUsage]
 
 
 class ExecutionEnvironment:
