@@ -1,4 +1,4 @@
-"""The module that ``from firesteel.arrow import col`` imports: :mod:`firesteel.api.expressions.arrow` itself."""
+"""Lets ``from firesteel.arrow import col`` work: becomes the module of Arrow's expressions itself."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The module that ``from firesteel.functions import col`` imports: :mod:`firesteel.api.expressions.functions` itself."""
+"""Lets ``from firesteel.functions import col`` work: becomes the module of PySpark's functions itself."""
 
 import sys
 
