@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from firesteel import ExecutionEnvironment, agg, window
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.identity.facts import VertexPrint, digest
 from firesteel.compile.identity.prints import JobPrints
 from firesteel.compile.identity.walk import Known, Walk

@@ -10,13 +10,12 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from firesteel import arrow as arrow
     from firesteel import errors as errors
+    from firesteel import functions as functions
     from firesteel.api.acceleration.handle import Acceleration, accelerate
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
-    from firesteel.api.expressions import arrow as arrow
-    from firesteel.api.expressions import functions as functions
-    from firesteel.api.expressions.functions import col, lit
     from firesteel.api.jobs.history import History
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.api.steps import window as window
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from firesteel.api.streams.data_stream import BroadcastStream, DataStream
     from firesteel.api.streams.keyed_stream import KeyedStream
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
+    from firesteel.functions import col, lit
     from firesteel.model.slot_sharing_group import SlotSharingGroup
     from firesteel.scheduler.parallelism.model import ConsumedResult
     from firesteel.scheduler.parallelism.vertex_decider import UndecidedStep, VertexParallelismDecider
@@ -58,18 +58,18 @@ _HOMES = {
     "TaskResources": "firesteel.task.executor.slots.resources",
     "UndecidedStep": "firesteel.scheduler.parallelism.vertex_decider",
     "VertexParallelismDecider": "firesteel.scheduler.parallelism.vertex_decider",
-    "col": "firesteel.api.expressions.functions",
+    "col": "firesteel.functions",
     "decide": "firesteel.api.deciding",
-    "lit": "firesteel.api.expressions.functions",
+    "lit": "firesteel.functions",
     "shared": "firesteel.task.sharing",
     "task_resources": "firesteel.task.executor.slots.resources",
 }
 
 _MODULES = {
     "agg": "firesteel.api.steps.aggregates.agg",
-    "arrow": "firesteel.api.expressions.arrow",
+    "arrow": "firesteel.arrow",
     "errors": "firesteel.errors",
-    "functions": "firesteel.api.expressions.functions",
+    "functions": "firesteel.functions",
     "window": "firesteel.api.steps.window",
 }
 

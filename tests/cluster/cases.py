@@ -27,7 +27,7 @@ import oracle
 import runtime_support
 import tpcds_kit
 from firesteel import ExecutionEnvironment, Split
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.errors import JobCancelledError
 from firesteel.scheduler.kernel.records import Decision, StateChange
 from firesteel.spark.driver.runtime import submit

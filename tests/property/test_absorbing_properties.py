@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode

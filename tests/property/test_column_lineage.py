@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import ExecutionEnvironment, window
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.connectors.memory import TableSource
 
 COLUMNS = ("a", "b", "c", "d")

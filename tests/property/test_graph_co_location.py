@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
 from firesteel.api.steps.actions import collected
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.program import KeyedHead

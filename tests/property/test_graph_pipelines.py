@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
 from firesteel.api.steps.actions import collected
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.local.runs import run_locally

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.task.operators.fragments import composed
 from firesteel.task.operators.join import HOWS, RIGHT, BroadcastJoin, HashJoin, build_sides, join_schema
 from firesteel.task.operators.relational import Project, project_schema

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
 from firesteel.api.steps.actions import collected
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.connectors.formats.parquet import ParquetSink
 from graph_kit import run_local

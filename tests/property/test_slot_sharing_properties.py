@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup
-from firesteel.api.expressions.arrow import col
 from firesteel.api.steps.actions import collected
+from firesteel.arrow import col
 from firesteel.compile import plan as planning
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.plan import plan

@@ -13,7 +13,7 @@ from tests.effort import examples
 from tests.oracle import duckdb_answer
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from graph_kit import check_shape, run_local

@@ -44,7 +44,7 @@ ELSEWHERE = {
     "alias": "Streams need no alias: in a join, clashing columns get suffix=.",
     "withWatermark": "A running stream is firesteel.streaming's; here are batch jobs.",
     "uncacheTable": "Write uncache().",
-    "storageLevel": "Rows are kept on storage; is_cached tells whether they are.",
+    "storageLevel": "Cached rows are kept on storage. is_cached is True for them.",
     "pivot": 'Write key_by("k").pivot("p", values=[...]).aggregate({"n": "sum"}).',
     "groupingSets": 'Write grouping_sets(("a", "b"), ("a",)).aggregate({"n": "sum"}).',
     "approxQuantile": 'Write aggregate(p=agg.percentile_approx("x", [0.5, 0.99])), or agg.percentile for the exact ones.',

@@ -15,7 +15,7 @@ _MOST = (1 << 62) - 1
 
 
 KINDS = {LEFT: ("inner", "right"), RIGHT: ("inner", "left", "semi", "anti")}
-"""By the side of the intervals, the kinds of joins for which a row of it may stand several times: none comes out without a partner."""
+"""By side, the kinds of joins that give none of its rows without a match: such a row may stand several times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Expressions as users write them, resolved as Spark's analyser resolves them: columns, functions, casts that nobody wrote, types.
+"""Expressions as users write them, resolved as Spark's analyser resolves them: columns, functions, implicit casts, types.
 
 Not resolved yet are ``UnresolvedAttribute`` (``name``), ``UnresolvedFunction`` (``name``, ``arguments``), ``UnresolvedCast`` (``child``, and
 the type), ``UnresolvedExtractValue`` (``child``, ``extraction``) and ``Alias`` (``child``, ``name``). ``Literal`` is as in Catalyst.

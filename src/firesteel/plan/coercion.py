@@ -14,7 +14,7 @@ VOID = "void"
 MOST_DIGITS = 38
 TIMES = ("timestamp", "timestamp_ntz")
 _NUMBERS = (*INTEGERS, *FLOATS)
-"""In their order: each is widened to those behind it."""
+"""In order: each type is widened to those after it."""
 _DIGITS = {"byte": (3, 0), "short": (5, 0), "integer": (10, 0), "long": (20, 0), "float": (14, 7), "double": (30, 15)}
 _PLAIN = ("string", "binary", "boolean", "date", *TIMES)
 

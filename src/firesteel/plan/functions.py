@@ -1,9 +1,9 @@
 """The functions that expressions may call: PySpark's names and parameters, Catalyst's class and fields, the type of the result. A line each.
 
 A line has four parts, separated by ``;``: names, parameters, class with fields, type. A parameter with ``!`` takes a constant where others take a column's
-name; ``=`` gives its default, ``?`` one of none, ``*`` means any number. A field takes the next parameter in a type of ``coercion`` (``!``: one of another type is not cast), or it is a
-constant behind ``=``, of which some are of the analysis (``CONSTANTS``). A type with ``=`` is a rule of ``TYPES``. Where there are three parts,
-the third one is a call of other functions, or the name of a rule of ``analysis``.
+name; ``=`` gives its default, ``?`` one of none, ``*`` means any number. A field takes the next parameter in a type of ``coercion`` (``!``: one of another type is not cast).
+A field with ``=`` is a constant, which the analysis may give (``CONSTANTS``). A type with ``=`` is a rule of ``TYPES``. A line of three parts ends with
+a call of other functions, or with the name of a rule of ``analysis``.
 """
 
 from __future__ import annotations

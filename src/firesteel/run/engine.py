@@ -119,15 +119,17 @@ class Running:
         self._interrupted = False
         self._thread = threading.Thread(target=self._run, name="firesteel-query", daemon=True)
 
-    def wait(self, schema: pa.Schema, seconds: float | None = None, on_long: Callable[[], object] = int) -> pa.Table:
-        """The rows, under the names and types of ``schema``. ``on_long`` is called where they take longer than ``seconds`` (None: never).
+    def wait(
+        self, schema: pa.Schema, seconds: float | None = None, on_long: Callable[[], object] | None = None
+    ) -> pa.Table:
+        """The rows, under the names and types of ``schema``. ``on_long`` is called where they take longer than ``seconds``.
 
         Raises EngineStop, and TooManyBytes."""
         try:
             self._thread.start()
-            if not self._woken.wait(seconds):
+            if on_long is not None and not self._woken.wait(seconds):
                 on_long()
-                self._woken.wait()
+            self._woken.wait()
         except BaseException:  # Ctrl-C
             self.interrupt()
             self._end()

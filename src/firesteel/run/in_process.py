@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import EngineStop, JobCancelledError, Stop, interruption
-from firesteel.journal.file import Instrument, Instruments, Journal
+from firesteel.journal.file import Instruments, Journal
 from firesteel.model.runner import Choice
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import ENGINE_MEMORY, IN_PROCESS_THREADS, MIB, PROGRESS, Options
@@ -130,25 +130,23 @@ class _JobRecords:
 
     def __init__(self, instruments: Instruments, statement: Statement) -> None:
         self._instruments, self._statement = instruments, statement
-        self._told: list[JournalRecord] = []
-        self._view: Instrument = Instruments()
+        self._recorded: list[JournalRecord] = []
         self._began = time.perf_counter()
         self._deployed = 0.0
 
     def shows(self, options: Options) -> None:
-        """From now on, with all that was so far."""
-        self._view = progress.create(options[PROGRESS], make=notebook_view())
-        for record in self._told:
-            self._view.record(record)
+        """Shows the job's progress from now on, with all records so far."""
+        view = progress.create(options[PROGRESS], make=notebook_view())
+        for record in self._recorded:
+            view.record(record)
+        self._instruments = Instruments([self._instruments, view])
 
     def close(self) -> None:
         self._instruments.close()
-        self._view.close()
 
     def _record(self, record: JournalRecord) -> None:
-        self._told.append(record)
+        self._recorded.append(record)
         self._instruments.record(record)
-        self._view.record(record)
 
     def begins(self, name: str, job_id: str, choice: Choice, options: Options) -> None:
         record = self._record

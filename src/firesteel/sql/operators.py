@@ -216,7 +216,7 @@ def _of_first_rows(reader: Reader, node: Operator) -> list[Expr]:
     """The items with ``first`` and ``last`` as values of the keys, or of one row of the group, always the same one.
 
     Spark promises no row of ``dropDuplicates`` and ``any_value``. All their columns are of one row. Which row the user's own ``first`` takes, or
-    ``dropDuplicates`` behind an order, is left to Spark: it often is the first one, but not always.
+    ``dropDuplicates`` after an order, is left to Spark: it often is the first one, but not always.
     """
     items, keys = node["aggregateExpressions"], node["groupingExpressions"]
     known = {one.id for one in keys if one.cls == "AttributeReference" and not _has_floats(one.type)}

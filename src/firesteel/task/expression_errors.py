@@ -48,7 +48,7 @@ def cannot_compute(  # noqa: PLR0917
 
 
 def with_row(words: str, row: pa.RecordBatch | None, reads: Collection[str]) -> str:
-    """What is said of a row, and the row: of these columns, where there are any. ``row``: None if it is not known."""
+    """Returns the message about a row, with the values of these columns. ``row``: None if it is unknown."""
     if any(map(looks_secret, reads)):
         words = _VALUES.sub(MASK, words)
     columns = [] if row is None else [name for name in row.schema.names if name in reads]

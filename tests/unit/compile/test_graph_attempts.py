@@ -9,7 +9,7 @@ import pytest
 from tests.scheduler_kit import GraphBuilder
 
 from firesteel import ExecutionEnvironment, agg
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy

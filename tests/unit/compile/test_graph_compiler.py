@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import DataStream, ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode

@@ -9,7 +9,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel import functions as F
-from firesteel.api.expressions.arrow import col, lit
+from firesteel.arrow import col, lit
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.task.operators.fragments import SqlFragment

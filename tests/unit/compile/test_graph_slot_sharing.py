@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.chaining import chain_obstacle, fusion_obstacle, output_obstacle
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.identity.inputs import input_prints
 from firesteel.compile.identity.prints import JobPrints
 from firesteel.connectors.files.paths import WRITTEN_ONCE

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel import ExecutionEnvironment, SlotSharingGroup, window
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, agg
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.connectors.datasets import MOST, dataset_of, dataset_of_url, datasets_of
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.memory import TableSource

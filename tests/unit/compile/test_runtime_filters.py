@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.model.job_graph import JobGraph

@@ -18,7 +18,7 @@ from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.connectors.files.partitions import escape, infer_type

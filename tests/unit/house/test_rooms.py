@@ -38,8 +38,8 @@ ALLOWED = {
     "simulation": {"simulation", "report", "scheduler", "model", "options", "compile", "journal"},
     "control": {"control", "scheduler", "model"},
     "streaming": {"api", "scheduler"},
-    "functions": {"api"},
-    "arrow": {"api"},
+    "functions": {"api", "plan"},
+    "arrow": set(),
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
         "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui", "engine", "run",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
-from firesteel.api.expressions.arrow import col
+from firesteel.arrow import col
 from firesteel.report.fold import JobFold
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table

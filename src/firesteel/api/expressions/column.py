@@ -117,7 +117,7 @@ class Column:
         return (self >= lowerBound) & (self <= upperBound)
 
     def isin(self, *cols: Any) -> Column:
-        """Is one of the values; null where it is null itself, or is none of them while one of them is null."""
+        """Is one of the values. Null where it is null itself, and where a value is null and no other value is equal."""
         is_list = len(cols) == 1 and isinstance(cols[0], list | set | tuple)
         return _of("in", self, *(list(cast(Any, cols[0])) if is_list else cols))
 
@@ -136,7 +136,7 @@ class Column:
         return _of("like", self, other)
 
     def ilike(self, other: str) -> Column:
-        """As :meth:`like`, of small and capital letters alike."""
+        """As :meth:`like`; small and capital letters match each other."""
         return _of("ilike", self, other)
 
     def rlike(self, other: str) -> Column:
@@ -166,7 +166,7 @@ class Column:
         return _of("^", self, other)
 
     def cast(self, dataType: Any) -> Column:  # noqa: N803
-        """As another type: a name of Spark's DDL or an Arrow type. What does not fit is an error."""
+        """Converts to another type: a name of Spark's DDL or an Arrow type. A value that does not fit is an error."""
         type_ = dataType if isinstance(dataType, pa.DataType) else _named_type(dataType)
         return Column(Expr("UnresolvedCast", {"child": self.tree}, sparks_type(type_)))
 
@@ -203,7 +203,7 @@ class Column:
         return self[key]
 
     def when(self, condition: Any, value: Any) -> Column:
-        """One more branch behind ``F.when(...)``."""
+        """Adds a branch to ``F.when(...)``."""
         return Column(call("when", *self._branches("when"), column(condition).tree, column(value).tree))
 
     def otherwise(self, value: Any) -> Column:

@@ -1,8 +1,8 @@
-"""Parts that all steps share: the place of a step in its errors, checks of arguments."""
+"""Parts that all steps share: the place of a step in its errors, checks of arguments, names of columns of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -14,6 +14,13 @@ from firesteel.task.functions.instances import has_set_up, with_set_up
 
 class NotTranslated(UsageError):
     """A Column of PySpark means something which only Spark can work out."""
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """Returns the name, behind as many underscores as make it differ from those taken."""
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 _inside: ContextVar[bool] = ContextVar("firesteel-inside-a-step", default=False)

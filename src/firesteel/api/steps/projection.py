@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from firesteel.api.expressions.column import Column
 from firesteel.api.expressions.resolved import Resolved
-from firesteel.api.steps.common import step_at
+from firesteel.api.steps.common import step_at, unused_name
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, plain_names, translated
 from firesteel.api.steps.window import WindowFunction, WindowSpec, windowed
@@ -207,9 +207,7 @@ def _without_arrow(
         plain = plain_column(expression, schema)
         if plain is not None:
             return plain
-        name = f"__arrow{len(made)}"
-        while name in schema.names:
-            name = f"_{name}"
+        name = unused_name(f"__arrow{len(made)}", schema.names)
         made[name] = expression
         return name
 
@@ -232,9 +230,7 @@ def _without_windows(
     def named(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        name = f"__window{sum(map(len, functions.values()))}"
-        while name in pipeline.names:
-            name = f"_{name}"
+        name = unused_name(f"__window{sum(map(len, functions.values()))}", pipeline.names)
         specs[id(node["spec"])] = node["spec"]
         functions.setdefault(id(node["spec"]), {})[name] = node["function"]
         return attribute(name)

@@ -87,7 +87,7 @@ class WindowFunction:
 
 
 def row_number() -> WindowFunction:
-    """1, 2, 3, ... in the order of the group. Rows that are equal in it are told apart by their other columns."""
+    """1, 2, 3, ... in the order of the group. The other columns order rows that are equal in it."""
     return WindowFunction("row_number")
 
 
@@ -112,7 +112,7 @@ def lag(column: str, offset: int = 1, default: Any = None) -> WindowFunction:
 
 
 def lead(column: str, offset: int = 1, default: Any = None) -> WindowFunction:
-    """The value ``offset`` rows behind; ``default`` where there is none."""
+    """The value ``offset`` rows later; ``default`` where the group has no such row."""
     return WindowFunction("lead", column, require_count(offset, "lead's offset", 0), default)
 
 

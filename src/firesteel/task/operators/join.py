@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from firesteel.engine.bands import Band, banded
+from firesteel.engine.bands import KINDS, LEFT, RIGHT, Band, banded
 from firesteel.engine.convert import not_taken, opaque
 from firesteel.engine.files import by_place
 from firesteel.errors import UsageError
@@ -31,13 +31,6 @@ _SPELLINGS = {
     "inner": "inner", "left": "left", "leftouter": "left", "right": "right", "rightouter": "right",
     "full": "full", "outer": "full", "fullouter": "full", "semi": "semi", "leftsemi": "semi", "anti": "anti", "leftanti": "anti",
 }  # fmt: skip
-_DIVISIBLE = {
-    "inner": (True, True),
-    "left": (True, False),
-    "semi": (True, False),
-    "anti": (True, False),
-    "right": (False, True),
-}
 
 
 def join_kind(how: str) -> str:
@@ -156,7 +149,7 @@ def _finer(unit: str, other: str) -> str:
 def divisible_sides(how: str) -> tuple[bool, bool]:
     """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it: not where a row of
     the other side is given once only, or given without a match, whatever parts it meets."""
-    return _DIVISIBLE.get(how, (False, False))
+    return how in KINDS[RIGHT], how in KINDS[LEFT]
 
 
 def divisibility_of(how: str) -> list[tuple[bool, str]]:
@@ -242,9 +235,6 @@ def _is_whole(left: pa.DataType, right: pa.DataType) -> bool:
     common = common_key_type(left, right)
     unsigned = any(pa.types.is_uint64(normal_type(one)) for one in (left, right, common))
     return not unsigned and any(is_such(common) for is_such in _WHOLE_TIMES)
-
-
-LEFT, RIGHT = 0, 1
 
 
 def build_sides(how: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from firesteel.api.expressions.column import column as as_column
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import ROWS, Aggregation
+from firesteel.api.steps.common import unused_name
 from firesteel.api.steps.projection import Computed, expression_of, projected
 from firesteel.api.steps.spark_columns import aggregation, is_spark_column
 from firesteel.errors import UsageError
@@ -206,9 +207,7 @@ class _Columns:
         for name in alike:
             if same_expression(self._computed[name], expression):
                 return name
-        name = f"__computed{len(self._computed)}"
-        while name in self._schema.names:
-            name = f"_{name}"
+        name = unused_name(f"__computed{len(self._computed)}", self._schema.names)
         self._computed[name] = expression
         alike.append(name)
         return name

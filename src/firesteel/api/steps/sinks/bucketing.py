@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from firesteel.api.steps.common import unused_name
 from firesteel.api.steps.ordering import sort
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep
@@ -51,10 +52,7 @@ def buckets_of(schema: pa.Schema, bucket_by: Any, sort_by: Any, partition_by: Se
     unordered = next((name for name in order if not can_order(schema.field(name).type)), None)
     if unordered is not None:
         raise UsageError(f"sort_by cannot order by '{unordered}': it is {schema.field(unordered).type}.")
-    number = "__bucket"
-    while number in schema.names:
-        number = f"_{number}"
-    return Buckets(count, columns, order, number)
+    return Buckets(count, columns, order, unused_name("__bucket", schema.names))
 
 
 def _count_and_columns(given: Any) -> tuple[int, tuple[str, ...]]:
