@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.simulation.reading import reads_one_of
 
 from firesteel.model.arrays import Ints, constant, written
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
-from firesteel.simulation.cluster import reading
+from firesteel.simulation.cluster.reading import inputs_of
 from firesteel.simulation.cluster.storage import Storage
 from firesteel.simulation.violation import check
 
@@ -44,7 +45,7 @@ class Ledger:
             self._forget(tokens)
             self.reopened += len(again)
             winner[again] = NO_TOKEN
-        for gate, ranges in reading.inputs_of(command):
+        for gate, ranges in inputs_of(command):
             self._reads_winners(command, gate, ranges)
 
     def heard(self, event: e.ExecutionsFinished, commands: list[c.Command]) -> None:
@@ -102,7 +103,7 @@ class Ledger:
         won = winner if gate.partitions is None else winner[gate.partitions]
         bad = won != gate.tokens
         if bad.any():
-            told = bool(reading.reads_one_of(gate, ranges, bad).any())
+            told = bool(reads_one_of(gate, ranges, bad).any())
             check(not told, f"vertex {command.vertex} is told to read what did not win, of data set {gate.dataset}")
 
     def _of(self, vertex: int, parallelism: int) -> NDArray[np.int32]:
