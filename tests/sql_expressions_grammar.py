@@ -246,7 +246,7 @@ TIMES_OF_ZONES = {
     "ym": ["({ym} + {ym})", "(- {ym})", "({ym} * {byte})", "({ym} / {int})", "make_ym_interval({byte}, {short})"],
 }  # fmt: skip
 OTHERS = {
-    "string": ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
+    "string": ["get_json_object({string}, '$.a')", "to_json(named_struct('a', {int}, 'b', {string}, 'c', {double}, 'd', {date}))", "from_json({string}, 'a STRING').a", "soundex({string})", "mask({string})", "format_number({double}, 2)", "format_number({long}, 1)", "format_string('%s: %d %%', {string}, {int})", "date_format({ts}, if({bool}, 'yyyy', 'dd/MM/yyyy'))", "element_at(str_to_map({string}, ',', '-'), 'a')", "parse_url('https://a.b/' || {string}, 'PATH')", "parse_url('https://a.b/?q=' || {string}, 'QUERY', 'q')"] + ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
     + ["translate({string}, 'ab-', 'x')", "initcap({string})", "reverse({string})", "chr({int})", "char({byte})", "right({string}, {int})", "left({string}, {int})", "substr({string}, -3)", "substr({string}, {byte})", "substring({string}, -4, 2)"]
     + ["overlay({string} PLACING {string} FROM 2 FOR 1)", "overlay({string} PLACING 'é' FROM 3)", "base64({binary})", "base64(CAST({string} AS BINARY))", "hex({string})", "hex({binary})", "hex({int})", "bin({long})", "bin({int})", "md5({string})", "sha1({string})", "sha2({string}, 256)", "sha({binary})", "decode({binary}, 'UTF-8')", "CAST({binary} AS STRING)", "CAST(CAST({string} AS BINARY) AS STRING)"]
     + ["btrim({string})", "trim(BOTH 'ab ' FROM {string})", "trim(LEADING '0' FROM {string})", "rtrim('%_', {string})", "space({byte})", "nvl({string}, 'x')"]
@@ -263,7 +263,7 @@ OTHERS = {
     "double": ["degrees({double})", "radians({double})", "rint({double})", "pmod({double}, {double})", "CAST({ts} AS DOUBLE)", "round({double}, 0)", "try_cast({string} AS DOUBLE)"],
     "float": ["CAST({ts} AS FLOAT)", "try_cast({string} AS FLOAT)"],
     "ts": ["CAST({double} AS TIMESTAMP)", "CAST({byte} AS TIMESTAMP)", "try_cast({string} AS TIMESTAMP)", "CAST({bool} AS TIMESTAMP)"],
-    "date": ["try_cast({string} AS DATE)"],
+    "date": ["try_cast({string} AS DATE)", "to_date({string}, if({bool}, 'yyyy-MM-dd', 'yyyyMMdd'))"],
     "dec": ["try_cast({string} AS DECIMAL(12,3))", "try_cast({string} AS DECIMAL(38,0))", "bround({dec}, 2)", "bround({dec}, 0)", "bround({dec}, -1)", "round({dec}, 2)", "round({dec}, -1)", "ceil({dec}, 1)", "floor({dec}, 2)", "floor({dec}, -1)", "ceil({double}, 2)"],
     "binary": ["unhex({string})", "unhex(hex({string}))", "unbase64({string})", "unbase64(base64({binary}))", "encode({string}, 'utf-8')", "CAST({string} AS BINARY)"],
 }  # fmt: skip
@@ -292,6 +292,53 @@ def texts(rng: random.Random) -> str:
         lambda: "".join(rng.choices("0123456789abcdefABCDEF", k=n(0, 9))),
     )  # fmt: skip
     return rng.choice(forms)()
+
+
+_JSON_NUMBERS = ["0", "-0", "1", "-5", "2147483648", "9223372036854775807", "12345678901234567890", "1.0", "1.50", "0.1", "-0.0", "1e2", "0.001", "0.0001", "1e400", "12345678.5", "0.30000000000000004", "00", "1.", "NaN", "-Infinity"]  # fmt: skip
+_JSON_TEXTS = ["", "a", "b c", "é", "😀", r"\n", r"\"", r"\\", r"\/", r"\u0041", r"\ud83d\ude00", r"\ud800", r"\u0000", r"\x", "x\ty", "\x01", "a, ]", ": nan", "{", "1", "true", "2024-02-29"]  # fmt: skip
+JSON = ["get_json_object(j, '$.a')", "get_json_object(j, '$.c.d')", "get_json_object(j, '$.d[0]')", "get_json_object(j, '$[1].a')", "get_json_object(j, \"$['a b']\")", "get_json_object(j, '$.c')"]  # fmt: skip
+JSON += [f"from_json(j, '{schema}')" for schema in ("a INT, b STRING", "a BIGINT, c STRUCT<d: DOUBLE, e: BOOLEAN>, d ARRAY<INT>", "a STRING, c STRING", "a TINYINT, d ARRAY<STRUCT<a: INT>>")]  # fmt: skip
+
+
+def documents(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:
+    """JSON, mostly of the fields that ``JSON`` asks for; some of it broken."""
+    rng = random.Random(seed)
+
+    def blank() -> str:
+        return rng.choice(["", "", "", " ", "\n"])
+
+    def value(depth: int) -> str:
+        kind = rng.randint(0, 6 if depth else 3)
+        if kind < 2:
+            return rng.choice(_JSON_NUMBERS) if kind else f'"{rng.choice(_JSON_TEXTS)}"'
+        if kind < 4:
+            return rng.choice(["true", "false", "null", "null", "-1", "7", "nul", "'q'"])
+        if kind == 4:
+            return f"[{','.join(blank() + value(depth - 1) for _ in range(rng.randint(0, 3)))}{blank()}]"
+        names = rng.choices(["a", "b", "c", "d", "a b", "e", "A", r"\u0061"], k=rng.randint(0, 4))
+        names = names if rng.random() < 0.2 else list(dict.fromkeys(names))
+        return "{" + ",".join(f'{blank()}"{name}"{blank()}:{value(depth - 1)}' for name in names) + blank() + "}"
+
+    def expected() -> str:
+        parts = [
+            f'"a": {rng.choice([0, 127, 128, 2**31, -5])}',
+            f'"b":"{rng.choice(_JSON_TEXTS)}"',
+            '"d": [1, null, 2 ]',
+        ]
+        parts += [
+            f'"c":{{"d":{rng.choice(_JSON_NUMBERS)}, "e": {rng.choice(["true", "false", "null"])}}}',
+            f'"x":{value(2)}',
+        ]
+        return f"{{{', '.join(rng.sample(parts, rng.randint(1, 5)))}}}"
+
+    def document() -> str | None:
+        text = expected() if rng.random() < 0.5 else value(3)
+        at, harm = rng.randint(0, len(text)), rng.random()
+        if harm < 0.05:
+            return text[:at] + rng.choice([",", '"', "x", "}", "\\", "/*c*/", "\ufeff", " "]) + text[at:]
+        return rng.choice([None, "", " ", "null", "abc", text[:at], text + " x"]) if harm < 0.1 else text
+
+    return pa.table({"j": pa.array([document() for _ in range(rows)])})
 
 
 def table(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:

@@ -13,7 +13,7 @@ from firesteel.plan.expr import Unsupported
 from firesteel.render.expressions.nested import arrays, lambdas, maps
 from firesteel.render.expressions.times.zones import zone_of
 from firesteel.render.expressions.translator import RULES
-from sql_expressions_grammar import TIMES_OF_ZONES
+from sql_expressions_grammar import JSON, TIMES_OF_ZONES, documents
 from sql_plans_kit import version
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -55,6 +55,13 @@ def test_times_are_those_of_the_session_s_zone(spark, tmp_path, settings, zone):
     print(kit.report(tally))
     assert tally.wrong == []
     assert tally.values > 40_000
+
+
+def test_json_is_what_spark_reads(spark, tmp_path, settings):
+    tally = kit.run(kit.Kit(spark, tmp_path, rows=3000, columns=documents), 0, 0, first={"json": JSON})
+    print(kit.report(tally))
+    assert tally.wrong == []
+    assert tally.values > 25_000
 
 
 def test_a_zone_is_held_to_the_jvm(spark):

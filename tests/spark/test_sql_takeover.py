@@ -90,7 +90,6 @@ BY_SPARK = {
     "random": "SELECT k, rand(1) AS r FROM edges",
     "lists": "SELECT k, collect_list(s) AS l FROM edges WHERE i > 5 GROUP BY k",
     "regexes": "SELECT regexp_replace(s, 'x(?=y)', '-') AS r FROM edges",
-    "texts of doubles": "SELECT CAST(f AS STRING) AS r FROM edges",
 }
 FAILING = {
     "ARITHMETIC_OVERFLOW": "SELECT n * 4 AS a FROM edges",

@@ -69,6 +69,11 @@ overlay; src replace pos len=-1; Overlay input:string/binary replace:string/bina
 reverse; col; Reverse child:string/binary/array; =child
 levenshtein; left right; Levenshtein left:string right:string threshold=None; integer
 split; str pattern! limit=-1; StringSplit str:string regex:string limit:integer; =strings
+soundex; col; SoundEx child:string; string
+mask; col upperChar='X' lowerChar='x' digitChar='n' otherChar?; Mask input:string upperChar:string lowerChar:string digitChar:string otherChar:string; string
+format_number; col d!; FormatNumber x:!number d:integer; string
+get_json_object; col path!; GetJsonObject json:string path:string; string
+str_to_map; text pairDelim=',' keyValueDelim=':'; StringToMap text:string pairDelim:string keyValueDelim:string; =texts_by_text
 startswith; str prefix; StartsWith left:string right:string; boolean
 endswith; str suffix; EndsWith left:string right:string; boolean
 contains; left right; Contains left:string right:string; boolean
@@ -307,6 +312,7 @@ TYPES: dict[str, Callable[[list[Any]], Any]] = {
     "child": lambda given: given[0].type,
     "element": lambda given: element_of(given[0].type),
     "strings": lambda given: array_of("string"),
+    "texts_by_text": lambda given: map_of("string", "string"),
     "repeated": lambda given: array_of(given[0].type),
     "keys": lambda given: array_of(_entry(given[0])[0]),
     "values": lambda given: array_of(_entry(given[0])[1]),

@@ -89,7 +89,7 @@ KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull Nor
 Exp Log Log2 Log10 Logarithm Pow Cbrt Sin Cos Tan Cot Sec Csc Asin Acos Atan Atan2 Sinh Cosh Tanh
 Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
 BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
-Ascii BitLength Chr Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5
+Ascii BitLength Chr FormatNumber FormatString GetJsonObject JsonToStructs Mask SoundEx Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5
 OctetLength Overlay RegExpExtract RegExpExtractAll RegExpReplace Reverse RLike Sha1 Sha2 StringInstr StringLPad StringLocate StringRPad StringReplace StringSplit
 StringTranslate StringTrim StringTrimLeft StringTrimRight Substring SubstringIndex
 Year Quarter Month DayOfMonth DayOfWeek DayOfYear WeekDay WeekOfYear YearOfWeek Hour Minute Second SecondWithFraction
@@ -99,7 +99,7 @@ ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears
 CreateArray CreateNamedStruct GetStructField GetArrayStructFields Size ArrayContains ArrayDistinct ArrayExcept ArrayExists
 ArrayFilter ArrayForAll ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayTransform ArrayUnion
 ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter
-AggregateExpression Complete AnyRow Count Max Min First Last StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
+AggregateExpression Complete AnyRow Count Max Min First Last Mode StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
 WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast RowFrame
 RangeFrame UnboundedPreceding UnboundedFollowing CurrentRow RowNumber Rank DenseRank PercentRank CumeDist NTile Lag Lead
 NthValue NumericEvalContext EvalMode ANSI LEGACY TRY

@@ -215,8 +215,8 @@ def aggregate(reader: Reader, node: Operator) -> Relation:
 def _of_first_rows(reader: Reader, node: Operator) -> list[Expr]:
     """The items with ``first`` and ``last`` as values of the keys, or of one row of the group, always the same one.
 
-    Spark promises no row of ``dropDuplicates`` and ``any_value``. All their columns are of one row. Which row the user's own ``first`` takes, or
-    ``dropDuplicates`` after an order, is left to Spark: it often is the first one, but not always.
+    Spark promises no row of ``dropDuplicates`` and ``any_value``. All their columns are of one row. The user's own ``first`` stays: it often takes
+    the first row, so it is only computed where all rows have one value (``statistics.only_value``). After an order it is left to Spark.
     """
     items, keys = node["aggregateExpressions"], node["groupingExpressions"]
     known = {one.id for one in keys if one.cls == "AttributeReference" and not _has_floats(one.type)}
@@ -226,9 +226,9 @@ def _of_first_rows(reader: Reader, node: Operator) -> list[Expr]:
         value = call["aggregateFunction"]["child"]
         if keys and attributes(value) <= known and call["filter"] is None:
             found[same(call)] = value
-        elif reader.catalyst.asks_first or _has_order(node["child"]):
+        elif _has_order(node["child"]):
             raise Unsupported("which row first(), last() or dropDuplicates() takes of an order is Spark's", call)
-        else:
+        elif not reader.catalyst.asks_first:
             rows.setdefault(_row_of(call), []).append(call)
     for calls in rows.values():
         found |= _of_one(calls)

@@ -17,7 +17,7 @@ from firesteel.plan.types import (
     said,
 )
 from firesteel.render.expressions.nested.casts import nested_cast
-from firesteel.render.expressions.texts import digits_of, left_to_spark, once, shared
+from firesteel.render.expressions.texts import digits_of, java_number, left_to_spark, once, shared
 from firesteel.render.expressions.times import intervals
 from firesteel.render.expressions.times.dates import between_years
 from firesteel.render.expressions.times.timestamps import shown
@@ -101,7 +101,7 @@ def _to_boolean(text: str, n: Expr) -> str | None:
     )
 
 
-def _to_text(text: str, n: Expr) -> str | None:
+def _to_text(text: str, n: Expr) -> str | None:  # noqa: PLR0911 - one for each family
     kind = checked(n["child"].type)
     found = decimal_of(kind)
     if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):
@@ -116,6 +116,8 @@ def _to_text(text: str, n: Expr) -> str | None:
         return between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
     if kind in ("timestamp", "timestamp_ntz"):
         return between_years(shown(text, n["child"], n["timeZoneId"]), lambda t: f"CAST({t} AS VARCHAR)")
+    if kind in FLOATS:
+        return java_number(text, kind)
     return f"decode({text})" if kind == "binary" else None
 
 

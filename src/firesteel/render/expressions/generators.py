@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import element_of, engine_type, entry_of, fields_of, said
+from firesteel.render.expressions import json
 from firesteel.render.expressions.translator import Expressions
 
 
@@ -12,6 +13,8 @@ def lists(generator: Expr) -> tuple[list[str], bool]:
     x = Expressions()
     if generator.cls == "Stack":
         return _stacked(x, generator["children"]), False
+    if generator.cls == "JsonTuple":
+        return [f"[{text}]" for text in json.tuple_texts(x, generator)], False
     if generator.cls not in ("Explode", "PosExplode", "Inline"):
         raise Unsupported(f"the generator {generator.cls} is not taken over")
     child = generator["child"]

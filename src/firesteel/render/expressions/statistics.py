@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.expr import Expr, Unsupported, said_function
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
@@ -49,6 +49,8 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
             (f"{end}({order}){where}", checked(function["orderingExpr"].type)),
         )
         return columns, f"{by}({{0}}, {{1}})"
+    if function.cls in ("First", "Last"):
+        return only_value(function, x, where)[1]
     if function.cls == "PivotFirst" and not where:
         kind, values = carried(function.type), _pivoted(x, function)
         final = ", ".join(f"any_value({{0}}[{i + 1}])" for i in range(len(values)))
@@ -56,7 +58,7 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
     return None
 
 
-def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | None:
+def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | None:  # noqa: PLR0911 - one for each function
     """Of whole groups. ``over``: of a window, where that is not refused. None: it is not one of these."""
     tail = where + (f" {over}" if over else "")
     if function.cls in _BITS:
@@ -67,6 +69,10 @@ def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | Non
         return None
     if function.cls == "Percentile":
         return _percentile(function, x, where)
+    if function.cls == "Mode":
+        return _mode(function, x, where)
+    if function.cls in ("First", "Last"):
+        return only_value(function, x, where)[0]
     if function.cls == "PivotFirst" and not where:
         return f"[{', '.join(_pivoted(x, function))}]"
     return None
@@ -127,6 +133,40 @@ def _number(x: Expressions, child: Expr) -> str:
 def and_known(text: str, where: str) -> str:
     condition = where.removeprefix(" FILTER (WHERE ").removesuffix(")")
     return f"{text} IS NOT NULL" + (f" AND ({condition})" if where else "")
+
+
+def _mode(function: Expr, x: Expressions, where: str) -> str:
+    """Spark promises none of several that are equally common."""
+    child, kind = function["child"], checked(function["child"].type)
+    if kind in FLOATS or function.get("reverseOpt") is not None:
+        raise Unsupported(f"mode of {said(kind)}, or in an order, is not taken over")
+    text = x.text(child)
+    numbers = f"map_entries(histogram({text}) FILTER (WHERE {and_known(text, where)}))"
+    commonest = "list_filter(v, lambda e: e.value = list_max(list_transform(v, lambda o: o.value)))"
+    other = left_to_spark("several values that are equally common", kind)
+    one = f"list_transform([{commonest}], lambda c: CASE WHEN len(c) > 1 THEN {other} ELSE c[1].key END)[1]"
+    return f"list_transform([{numbers}], lambda v: {one})[1]"
+
+
+# --- rows that are all the same -----------------------------------------------------------------------------------------
+
+
+def only_value(function: Expr, x: Expressions, where: str) -> tuple[str, Partial]:
+    """``first`` or ``last`` of whole groups, and in parts: where all rows of a group have one value, it is that of each of them."""
+    kind = checked(function["child"].type)
+    if kind in FLOATS:
+        raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
+    text, other = x.text(function["child"]), left_to_spark("which row first() or last() takes", kind)
+    nulls = not function["ignoreNulls"]
+
+    def one(least: str, most: str, known: str, rows: str) -> str:
+        alike = f"{least} = {most}" + (f" AND {known} = {rows}" if nulls else "")
+        return f"(CASE WHEN coalesce({known}, 0) = 0 THEN NULL WHEN {alike} THEN {least} ELSE {other} END)"
+
+    known, rows = f"count({text}){where}", f"count(*){where}"
+    whole = one(f"min({text}){where}", f"max({text}){where}", known, rows)
+    parts = ((whole, kind), (known, "long"), (rows, "long"))
+    return whole, (parts, one("min({0})", "max({0})", "sum({1})", "sum({2})"))
 
 
 # --- lists ---------------------------------------------------------------------------------------------------------------

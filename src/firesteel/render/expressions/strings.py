@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import element_of, is_text, said
+from firesteel.plan.types import INTEGERS, element_of, is_text, said
 from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
 
 if TYPE_CHECKING:
@@ -275,7 +275,120 @@ def _spaces(x: Expressions, n: Expr) -> str:
     )
 
 
+_UPPER, _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
+_SOUNDS = "01230127022455012623017202"
+"""Of the letters; 7: one that is not heard at all."""
+
+
+def _sound(x: Expressions, n: Expr) -> str:
+    strings(n["child"])
+    codes = f"translate({{0}}, '{_UPPER}{_UPPER.lower()}', '{_SOUNDS * 2}')"
+    # what is no letter, digits among them, parts equal sounds; so do vowels
+    whole = "regexp_replace({0}, '[^A-Za-z]', '0', 'g')"
+
+    def of(t: str) -> str:
+        text = codes.format(whole.format(t))
+        text = f"(substr({text}, 1, 1) || replace(substr({text}, 2), '7', ''))"
+        for code in "123456":
+            text = f"regexp_replace({text}, '{code}+', '{code}', 'g')"
+        heard = f"rpad(substr(replace(substr({text}, 2), '0', ''), 1, 3), 3, '0')"
+        return f"(CASE WHEN regexp_matches({t}, '^[A-Za-z]') THEN upper(substr({t}, 1, 1)) || {heard} ELSE {t} END)"
+
+    return once(x.text(n["child"]), of)
+
+
+def _masked(x: Expressions, n: Expr) -> str:
+    """Letters and digits, each kind as one character."""
+    strings(n["input"])
+    these = others = ""
+    for name, letters in (("upperChar", _UPPER), ("lowerChar", _UPPER.lower()), ("digitChar", _DIGITS)):
+        if (by := _character(n[name])) is not None:
+            these, others = these + letters, others + by * len(letters)
+    if _character(n["otherChar"]) is not None or not these:
+        raise Unsupported("a mask of other characters is not taken over")
+    masked = f"translate({{0}}, '{these}', {literal(others, 'string')})"
+    return _where(x.text(n["input"]), _ASCII, masked.format, "letters beyond ASCII")
+
+
+def _character(node: Expr | None) -> str | None:
+    value = None if node is None else node["value"] if node.cls == "Literal" else ""
+    if value is not None and (not isinstance(value, str) or len(value) != 1):
+        raise Unsupported("a mask by other than single characters is not taken over")
+    return value
+
+
+def _formatted(x: Expressions, n: Expr) -> str:
+    """With commas between thousands. Java rounds halves by rules of its own."""
+    places, kind = n["d"], n["x"].type
+    if kind not in ("double", *INTEGERS) or places.cls != "Literal" or places["value"] not in range(16):
+        raise Unsupported("format_number of these values is not taken over")
+    number = x.text(n["x"])
+    if kind != "double":
+        zeros = f".{'0' * places['value']}" if places["value"] else ""
+        return f"(format('{{:,d}}', CAST({number} AS BIGINT)) || '{zeros}')"
+    other = left_to_spark("a number beyond its digits", "string")
+    form, half = f"{{:,.{places['value']}f}}", f"e|\\.[0-9]{{{places['value']}}}5$"
+
+    def of(v: str) -> str:
+        known = f"abs({v}) < 1e{15 - places['value']} AND NOT regexp_matches(CAST({v} AS VARCHAR), '{half}')"
+        return f"(CASE WHEN {v} IS NULL OR ({known}) THEN format('{form}', {v}) ELSE {other} END)"
+
+    return once(number, of)
+
+
+def _printed(x: Expressions, n: Expr) -> str:
+    """``format_string`` by ``%s`` and ``%d`` alone."""
+    form, *values = n["children"]
+    pieces = re.split("(%[sd%])", str(constant(form, "a format")))
+    texts: list[str] = []
+    for piece in filter(None, pieces):
+        if piece in ("%s", "%d") and values:
+            value = values.pop(0)
+            if not (value.type in INTEGERS or (piece == "%s" and (is_text(value.type) or value.type == "boolean"))):
+                raise Unsupported(f"{piece} of {said(value.type)} is not taken over")
+            texts.append(f"coalesce(CAST({x.text(value)} AS VARCHAR), 'null')")
+        elif piece != "%%" and "%" in piece:
+            raise Unsupported("this format is not taken over")
+        else:
+            texts.append(literal("%" if piece == "%%" else piece, "string"))
+    return f"({' || '.join(texts or [literal('', 'string')])})"
+
+
+def _map_of_text(x: Expressions, n: Expr) -> str:
+    """Keys that are there twice end the fragment."""
+    strings(n["text"])
+    pairs, between = (literal(plain_separator(n[name]), "string") for name in ("pairDelim", "keyValueDelim"))
+    place = f"instr(e, {between})"
+    keys = f"CASE WHEN {place} > 0 THEN substr(e, 1, {place} - 1) ELSE e END"
+    values = f"CASE WHEN {place} > 0 THEN substr(e, {place} + length({between})) END"
+
+    def of(t: str) -> str:
+        parts = f"string_split({t}, {pairs})"
+        made = f"MAP(list_transform({parts}, lambda e: {keys}), list_transform({parts}, lambda e: {values}))"
+        return f"(CASE WHEN {t} IS NOT NULL THEN CAST({made} AS MAP(VARCHAR, VARCHAR)) END)"
+
+    return once(x.text(n["text"]), of)
+
+
+_META = r".*+?()[]{}^$|\\"
+
+
+def plain_separator(node: Expr) -> str:
+    """The text that is the only one which a constant regular expression matches. Raises Unsupported where there is none."""
+    pattern = str(constant(node, "a separator"))
+    plain = re.sub(rf"\\([{re.escape(_META)}])", r"\1", pattern)
+    rest = re.sub(rf"\\[{re.escape(_META)}]", "", pattern)
+    if not plain or re.search(rf"[{re.escape(_META)}]", rest):
+        raise Unsupported("this separator is not taken over")
+    return plain
+
+
 RULES = {
+    "SoundEx": _sound,
+    "Mask": _masked,
+    "FormatNumber": _formatted,
+    "FormatString": _printed,
+    "StringToMap": _map_of_text,
     "StartsWith": _of_two_strings("starts_with"),
     "EndsWith": _of_two_strings("ends_with"),
     "Contains": _of_two_strings("contains"),

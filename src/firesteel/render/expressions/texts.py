@@ -94,6 +94,39 @@ def digits_of(double: str, scale: int) -> str:
     return f"(CASE WHEN {double} IS NULL OR abs({double}) < 1e{15 - scale} THEN CAST({double} AS VARCHAR) ELSE {other} END)"
 
 
+def java_number(text: str, kind: str) -> str:
+    """The text of a double or a float as Java writes it.
+
+    Java before 19 writes some with more digits than the engine does. It never does so below 1e16 for texts of up to 15 digits, nor for
+    floats below 1e7 and texts of up to 6 digits. Other numbers end the fragment.
+    """
+    most, largest = (15, "1e16") if kind == "double" else (6, "1e7")
+    other = left_to_spark("a text of more digits", "string")
+
+    def of(t: str) -> str:
+        """``t``: the engine's text of the absolute value."""
+        mantissa = f"split_part({t}, 'e', 1)"
+        whole, part = (f"split_part({mantissa}, '.', {i})" for i in (1, 2))
+        digits = f"trim({whole} || {part}, '0')"
+        power = (
+            f"CASE WHEN contains({t}, 'e') THEN CAST(split_part({t}, 'e', 2) AS INTEGER)"
+            f" WHEN {whole} = '0' THEN length(ltrim({part}, '0')) - length({part}) - 1 ELSE length({whole}) - 1 END"
+        )
+        with_power = once(digits, lambda d: f"{d}[1] || '.' || coalesce(nullif({d}[2:], ''), '0') || 'E' || ({power})")
+        plain = f"{t} = '0.0' OR NOT (contains({t}, 'e') OR length({whole}) > 7 OR starts_with({t}, '0.000'))"
+        return f"CASE WHEN length({digits}) > {most} THEN {other} WHEN {plain} THEN {t} ELSE {with_power} END"
+
+    def signed(v: str) -> str:
+        size = f"abs({v})"
+        return (
+            f"(CASE WHEN isnan({v}) THEN 'NaN' WHEN isinf({v}) THEN CASE WHEN {v} > 0 THEN 'Infinity' ELSE '-Infinity' END"
+            f" WHEN {v} <> 0 AND ({size} < 1e-20 OR {size} >= {largest}) THEN {other}"
+            f" WHEN {v} IS NOT NULL THEN CASE WHEN signbit({v}) THEN '-' ELSE '' END || {once(f'CAST({size} AS VARCHAR)', of)} END)"
+        )
+
+    return once(text, signed)
+
+
 def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
     """A constant's text. ``value``: as the reader writes it."""
     if is_days(kind) or is_months(kind):

@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable
 
 from firesteel.plan.expr import Expr, Unsupported, said_function
 from firesteel.plan.types import carried, checked_inside, element_of
-from firesteel.render.expressions import arithmetic, binaries, bits, casts, logic, near, regexes, rounding, strings
+from firesteel.render.expressions import (
+    arithmetic,
+    binaries,
+    bits,
+    calls,
+    casts,
+    json,
+    logic,
+    near,
+    regexes,
+    rounding,
+    strings,
+)
 from firesteel.render.expressions.nested import arrays, lambdas, maps
 from firesteel.render.expressions.times import dates, intervals, patterns, timestamps
 
@@ -79,6 +91,8 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     **binaries.RULES,
     **regexes.RULES,
     **near.RULES,
+    **json.RULES,
+    **calls.RULES,
     **arrays.RULES,
     **maps.RULES,
     **lambdas.RULES,

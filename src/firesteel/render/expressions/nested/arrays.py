@@ -20,8 +20,8 @@ from firesteel.plan.types import (
 )
 from firesteel.render.expressions.nested.maps import map_value
 from firesteel.render.expressions.regexes import regex_of
-from firesteel.render.expressions.strings import part
-from firesteel.render.expressions.texts import left_to_spark, literal, struct_text
+from firesteel.render.expressions.strings import part, plain_separator
+from firesteel.render.expressions.texts import constant, left_to_spark, literal, once, struct_text
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -308,22 +308,31 @@ def _days(step: Expr | None) -> str:
     return str(step["value"] // _DAY)
 
 
-_META = r".*+?()[]{}^$|\\"
-
-
 def _split(x: Expressions, n: Expr) -> str:
     """By a text, or by a regular expression that matches no empty one."""
-    pattern, limit, text = n["regex"], n["limit"], x.text(n["str"])
-    if limit.cls != "Literal" or limit["value"] is None or limit["value"] > 0 or not is_text(n["str"].type):
-        raise Unsupported("split into a number of parts is not taken over")
-    if pattern.cls != "Literal" or not isinstance(pattern["value"], str):
-        raise Unsupported("split by what is no constant is not taken over")
-    plain = re.sub(rf"\\([{re.escape(_META)}])", r"\1", pattern["value"])
-    if plain and not re.search(
-        rf"(?<!\\)[{re.escape(_META)}]", re.sub(rf"\\[{re.escape(_META)}]", "", pattern["value"])
-    ):
-        return f"string_split({text}, {literal(plain, 'string')})"
-    regex = regex_of(pattern)
+    pattern, text = n["regex"], x.text(n["str"])
+    most = int(constant(n["limit"], "split into a number of parts"))
+    if not is_text(n["str"].type):
+        raise Unsupported("split of other values than texts is not taken over")
+    try:
+        plain = literal(plain_separator(pattern), "string")
+    except Unsupported:
+        return _split_by_regex(n, text, most)
+    parts = f"string_split({text}, {plain})"
+    if most <= 0:
+        return parts
+
+    def of(p: str) -> str:
+        rest = f"array_to_string({p}[{most}:], {plain})"  # the last part holds the others
+        return f"(CASE WHEN len({p}) <= {most} THEN {p} ELSE {p}[1:{most - 1}] || [{rest}] END)"
+
+    return once(parts, of)
+
+
+def _split_by_regex(n: Expr, text: str, most: int) -> str:
+    regex = regex_of(n["regex"])
+    if most > 0:
+        raise Unsupported("split by a regular expression into a number of parts is not taken over")
     if regex.may_be_empty or re.search(r"\\[AzbB]", regex.text):
         raise Unsupported("split by a regular expression of a place is not taken over")
     form = literal(regex.text, "string")

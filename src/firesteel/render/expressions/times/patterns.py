@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import is_text, said
@@ -58,8 +59,32 @@ def _written(local: str, pattern: Expr) -> str:
     return between_years(local, lambda t: f"strftime({t}, {literal(text, 'string')})")
 
 
+_COMMON = (
+    "yyyy-MM-dd", "yyyyMMdd", "yyyy/MM/dd", "dd/MM/yyyy", "MM/dd/yyyy", "dd.MM.yyyy", "yyyy-MM", "yyyyMM", "yyyy", "HH:mm:ss",
+    "yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd HH:mm", "yyyy-MM-dd'T'HH:mm:ss", "dd/MM/yyyy HH:mm:ss", "MM/dd/yyyy HH:mm:ss",
+)  # fmt: skip
+"""Patterns that columns of them hold."""
+
+
+def _by_pattern(x: Expressions, pattern: Expr, text: Callable[[Expr], str], kind: Any) -> str:
+    """``text`` of a pattern; of a column of patterns that of each common one."""
+    if pattern.cls == "Literal":
+        return text(pattern)
+    if not is_text(pattern.type):
+        raise Unsupported(f"a pattern of type {said(pattern.type)} is not taken over")
+    whens: list[str] = []
+    for one in _COMMON:
+        with suppress(Unsupported):  # it has too few parts to be read
+            whens.append(f"WHEN {literal(one, 'string')} THEN {text(Expr('Literal', {'value': one}, 'string'))}")
+    other = left_to_spark("this pattern", kind)
+    return once(
+        x.text(pattern), lambda p: f"(CASE WHEN {p} IS NOT NULL THEN CASE {p} {' '.join(whens)} ELSE {other} END END)"
+    )
+
+
 def _format(x: Expressions, n: Expr) -> str:
-    return _written(shown(x.text(n["left"]), n["left"], n["timeZoneId"]), n["right"])
+    local = shown(x.text(n["left"]), n["left"], n["timeZoneId"])
+    return _by_pattern(x, n["right"], lambda pattern: _written(local, pattern), "string")
 
 
 def _of_seconds(x: Expressions, n: Expr) -> str:
@@ -91,7 +116,8 @@ def _read(text: str, pattern: Expr, others: str) -> str:
 def _parsed(x: Expressions, n: Expr) -> str:
     if not is_text(n["left"].type):
         raise Unsupported(f"{said(n['left'].type)} by a pattern is not taken over")
-    local = _read(x.text(n["left"]), n["right"], left_to_spark("a text of another form", "timestamp_ntz"))
+    text, other = x.text(n["left"]), left_to_spark("a text of another form", "timestamp_ntz")
+    local = _by_pattern(x, n["right"], lambda pattern: _read(text, pattern, other), "timestamp_ntz")
     return at_clock(local, n.type, n["timeZoneId"])
 
 
