@@ -257,10 +257,8 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.connectors.files.paths import find_files
     from firesteel.connectors.files.reading.source import Listed
     from firesteel.connectors.formats.orc_files import OrcFooter, OrcSource
-    from firesteel.connectors.formats.plain_csv import PlainCsv
-    from firesteel.connectors.formats.plain_json import PlainJson
-    from firesteel.connectors.formats.plain_lines import PlainLines, PlainText
-    from firesteel.connectors.ranges import RangeSource
+    from firesteel.connectors.formats.plain_lines import PlainCsv, PlainJson, PlainLines, PlainText
+    from firesteel.connectors.memory import RangeSource
     from firesteel.task.functions import spark_steps
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
     from firesteel.task.operators.aggregation.states import AggregateStates

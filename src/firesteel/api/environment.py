@@ -611,8 +611,7 @@ def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | st
 def _interruptible(name: str) -> Generator[None]:
     """Until the job is waited for, Ctrl-C (in a notebook: interrupting the cell) is told in a sentence, as it is then."""
     try:
-        from firesteel.spark.session.interrupts import without_py4j_traces
-        from firesteel.spark.session.sessions import own_interrupts
+        from firesteel.spark.session.sessions import own_interrupts, without_py4j_traces
 
         with own_interrupts(), without_py4j_traces():
             yield

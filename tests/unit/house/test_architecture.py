@@ -71,7 +71,7 @@ def test_connectors_load_nothing_but_arrow_and_numpy():
         "firesteel.connectors.formats.text", "firesteel.connectors.formats.parquet", "firesteel.connectors.memory"
     )
     assert not tops(loaded) & {*HEAVY} - {"pandas"}  # pyarrow.dataset loads pandas where there is one
-    assert rooms(loaded) <= {"connectors", "task", "engine", "results", "model", "errors", "humanize"}
+    assert rooms(loaded) <= {"connectors", "task", "engine", "results", "model", "errors", "humanize", "masking"}
 
 
 def test_results_import_nothing_of_ours_but_errors():

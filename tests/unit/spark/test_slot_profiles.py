@@ -25,8 +25,13 @@ from firesteel.spark.placement.watch import Watcher
 from firesteel.spark.session.probe import Findings
 from firesteel.spark.slots import provisioning as slot_provisioning
 from firesteel.spark.slots import workers
-from firesteel.spark.slots.profiles import executor_need, task_need
-from firesteel.spark.slots.provisioning import SlotProvisioning, slot_mode_of, slot_provisioning_of
+from firesteel.spark.slots.provisioning import (
+    SlotProvisioning,
+    executor_need,
+    slot_mode_of,
+    slot_provisioning_of,
+    task_need,
+)
 from firesteel.spark.slots.workers import Workers
 from firesteel.task.executor.place import Place
 

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from firesteel.connectors.base import BEGUN, PUBLISHED, Recovered
-from firesteel.connectors.datasets import DatasetName, dataset_of
 from firesteel.connectors.files.partitions import check_partition_columns
-from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.writing.leftovers import remove_leftovers
-from firesteel.connectors.files.writing.moves import Moves, storage_errors
+from firesteel.connectors.files.paths import DatasetName, Location, dataset_of, first_line
+from firesteel.connectors.files.writing.in_place import Moves, storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, Layout, PartFile, PartWriter
 from firesteel.connectors.files.writing.sinks import StagedSink
-from firesteel.connectors.files.writing.staging import Staging
+from firesteel.connectors.files.writing.staging import Staging, remove_leftovers
 from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, ParquetPart, check_compression
-from firesteel.connectors.tables.transactions import NotKnown, transact
 from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 from firesteel.humanize import named_twice
+from firesteel.results.storage.filesystem import rest
 
 _LEAVES = {
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
@@ -269,3 +268,52 @@ def _type(kind: pa.DataType, name: str, what: str) -> pa.DataType:
         f"{what}: column '{name}' has the type {kind}, for which tables have none.",
         hint='Cast it: to a signed type, timestamp("us") with UTC or no zone, date32, string ...',
     )
+
+
+@contextmanager
+def as_usage(label: str) -> Generator[None]:
+    """Turns whatever a library raises while it looks at the table ``label`` into a UsageError."""
+    try:
+        yield
+    except FiresteelError:
+        raise
+    except Exception as error:
+        raise UsageError(f"The table {label} cannot be looked at: {words(error)}.") from error
+
+
+def words(error: BaseException) -> str:
+    """The first line of what was said."""
+    return first_line(error).rstrip(". ") if isinstance(error, OSError | pa.ArrowException) else _first(str(error))
+
+
+def _first(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in lines if line), "no reason was given").rstrip(". ")
+
+
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+"""Seconds before each further try, give or take half."""
+
+
+class Conflict(Exception):
+    """Somebody else's transaction came between: ours was not written."""
+
+
+class NotKnown(Exception):
+    """Ours may have been written."""
+
+
+def transact(attempt: Callable[[], None], label: str) -> None:
+    """``attempt`` looks at the table ``label`` anew each time. Raises FiresteelError; NotKnown as it comes."""
+    for pause in _PAUSES:
+        try:
+            return attempt()
+        except Conflict:
+            rest(pause)
+    try:
+        return attempt()
+    except Conflict as conflict:
+        raise FiresteelError(
+            f"Nothing was published to the table {label}: {len(_PAUSES) + 1} times another transaction came between ({conflict}).",
+            hint="Run the job again when fewer programs write to the table.",
+        ) from conflict

@@ -59,13 +59,13 @@ from firesteel.spark.driver.narrowing import Narrowing, NarrowingDone
 from firesteel.spark.driver.postmortem import PostMortem
 from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.spark_errors import was_cancelled
+from firesteel.spark.driver.threads import Clock
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
 from firesteel.spark.recovery.beginning import Beginning, Driver, FromNothing
-from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.recovery.deployments import Port
 from firesteel.spark.recovery.gate import Gate, Recovery
 from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers

@@ -22,6 +22,7 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
+from firesteel.model.job_graph import JobGraph, ResultPartitionType
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
@@ -40,13 +41,13 @@ from firesteel.options import (
 )
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.takeover import NO_BASE
+from firesteel.run.choose import decision_of, decisions_of
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.side_inputs import DIRECT
 from firesteel.scheduler.topology.planned import planned
-from firesteel.spark.driver.exchanges import decisions_before
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
@@ -58,11 +59,10 @@ from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
 from firesteel.spark.recovery.header import FROM_NOTHING
 from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
 from firesteel.spark.recovery.runs import ALL, NONE, SOME
-from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
-from firesteel.spark.session.shipping import engine_of, ship
+from firesteel.spark.session.shipping import engine_of, modules_beside, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
@@ -602,3 +602,58 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+
+
+def decisions_before(compiled: CompiledJob) -> list[Decision]:
+    """Why it runs in stages, and the rules that changed its plans. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
+    forward so that ranges of keys stay whole."""
+    graph = compiled.job_graph
+    return [
+        *([] if compiled.runner is None else [decision_of(compiled.runner)]),
+        *decisions_of(compiled.rules),
+        *(
+            _exchange(
+                graph,
+                dataset.id,
+                "pipelined",
+                f"Streams to {_readers(graph, dataset.id)} in the same tasks: stores nothing.",
+            )
+            for dataset in graph.datasets
+            if dataset.type is ResultPartitionType.PIPELINED
+        ),
+        *(
+            _exchange(graph, dataset, "blocking", f"What it makes is stored before it is read, not streamed: {why}.")
+            for dataset, why in compiled.stored.items()
+        ),
+        *(
+            _exchange(
+                graph,
+                dataset,
+                "forward",
+                f"Goes forward to {_readers(graph, dataset)}, which is as parallel as this, whatever its volume: the rows lie in "
+                "ranges of keys, perhaps in order, which any other cut would part. rescale() before it gives that up.",
+                rule="ranges of keys",
+            )
+            for dataset in sorted(compiled.in_ranges)
+        ),
+    ]
+
+
+def _exchange(
+    graph: JobGraph, dataset: int, result: str, reason: str, rule: str = "execution.batch-shuffle-mode"
+) -> Decision:
+    producer = graph.vertices[graph.datasets[dataset].producer]
+    return Decision(
+        at=0.0,
+        what="exchange",
+        vertex=producer.id,
+        name=producer.name,
+        inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
+        rule=rule,
+        result=result,
+        reason=reason,
+    )
+
+
+def _readers(graph: JobGraph, dataset: int) -> str:
+    return ", ".join(f"'{graph.vertices[vertex].name}'" for vertex in graph.consumers(dataset))

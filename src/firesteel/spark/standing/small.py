@@ -34,8 +34,7 @@ from firesteel.spark.placement.watch import TasksLost
 from firesteel.spark.session.own_workers import OwnWorkers, own_workers
 from firesteel.spark.session.preflight import runs_our_interpreter
 from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
-from firesteel.spark.standing.crew import Crew, Member
-from firesteel.spark.standing.doors import Door, UnixDoor, encrypts, tcp_door
+from firesteel.spark.standing.crew import Crew, Door, Member, UnixDoor, encrypts, tcp_door
 from firesteel.spark.standing.lines import Line, Lines
 from firesteel.spark.standing.tasks import (
     EndedEarlyError,

@@ -22,9 +22,8 @@ from firesteel.results.storage.owner import Owner
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery.header import other_versions
 from firesteel.spark.recovery.runs import PastJob, past_jobs
-from firesteel.spark.storage.directories import JobStorage, log_folder
+from firesteel.spark.storage.directories import JobStorage, files_below, log_folder
 from firesteel.spark.storage.leftovers import LeftOver, Leftovers
-from firesteel.spark.storage.space import files_below
 
 _OBJECT = re.compile(r"d(\d+)-.*\.fsr")
 

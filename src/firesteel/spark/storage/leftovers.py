@@ -26,8 +26,7 @@ from firesteel.recovery.places import MARK, PREFIX, RUN_PREFIX, SCRATCH, job_and
 from firesteel.recovery.retention import kept_seconds, storage_clock
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
-from firesteel.spark.storage.directories import REMOVED, log_folder, reached_root, storage_root
-from firesteel.spark.storage.reaching import told_of
+from firesteel.spark.storage.directories import REMOVED, log_folder, reached_root, storage_root, told_of
 
 UNMARKED_SECONDS = 3600.0
 """Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.connectors.datasets import DatasetName, dataset_of_url
+from firesteel.connectors.files.paths import DatasetName, dataset_of_url
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
-from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
-from firesteel.spark.streams.checkpoint.repartition import ESCAPED, has_link, lacks_repartition
+from firesteel.spark.streams.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
+from firesteel.spark.streams.repartition import ESCAPED, has_link, lacks_repartition
 
 STREAM_SETTINGS = {PROVIDER: ROCKSDB}
 """Settings that a session needs so that a fresh query can be rescaled later."""

@@ -11,7 +11,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.driver.threads import aside
-from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
+from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, reads_of, writer_option, writes_of
 
 Build = Callable[[Any], Any]

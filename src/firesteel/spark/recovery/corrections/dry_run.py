@@ -15,8 +15,7 @@ from firesteel.spark.recovery.corrections.reused import check_reuse, reused
 from firesteel.spark.recovery.header import JobIdentity, header_of, prints_of
 from firesteel.spark.recovery.resuming import Resume, goes_on, obstacles, rebuilt, recovery_mode, wanted_of
 from firesteel.spark.recovery.runs import BEGAN, script_run
-from firesteel.spark.storage.directories import kept_folder, storage_root
-from firesteel.spark.storage.reaching import told_of
+from firesteel.spark.storage.directories import kept_folder, storage_root, told_of
 
 
 def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.task.batches import nullable, one_chunk, take_rows
-from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate, Members, State, inputs_of
+from firesteel.task.operators.aggregation.aggregate import Aggregate, Members, State, inputs_of
 from firesteel.task.operators.aggregation.folding import FoldingState, fold_partial, fold_rows
 from firesteel.task.operators.grouping import Codes, encode, key_columns, normalised
 from firesteel.task.program import Batches, TaskContext, UnitInput

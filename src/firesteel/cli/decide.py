@@ -39,7 +39,7 @@ def decide(
     [[4096, "1 MiB"], [0, 512]]}]}. "bytes" has one list per producer, with one size per subpartition. "join": "inner", beside two
     keyed inputs, lets heavy subpartitions be divided, as that kind of join allows it. What is left out has its default. One answer a line; ranges are half-open; exit 1 if any request could not be met ("error" says why).
     """
-    from firesteel.cli.deciding.answers import answer_file
+    from firesteel.cli.answers import answer_file
 
     met = True
     for answer, is_met in answer_file(file, given_options(option, configs=config)):

@@ -15,7 +15,7 @@ import msgspec
 
 from firesteel.journal.file import masked, plain
 from firesteel.masking import Masker
-from firesteel.monitoring.opentelemetry.providers import api, tracer
+from firesteel.monitoring.metering import api, tracer
 from firesteel.scheduler.kernel.records import (
     Decision,
     GraphChanged,

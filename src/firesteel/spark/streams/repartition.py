@@ -21,7 +21,7 @@ from typing import Any
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.scheduler.streaming.wanted.requirements import check_partitions
 from firesteel.spark.session.sessions import is_local
-from firesteel.spark.streams.checkpoint.checkpoint_files import (
+from firesteel.spark.streams.checkpoint_files import (
     PROVIDER,
     ROCKSDB,
     STATE_FORMAT,
