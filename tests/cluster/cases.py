@@ -385,7 +385,7 @@ def case_waiting(spark, folder):
 def case_repartitioned(spark, folder, partitions):
     """A stream's state is brought to this many partitions; and the stream goes on."""
     from firesteel.spark.streams.checkpoint_files import CheckpointFiles
-    from firesteel.spark.streams.inspection import STREAM_SETTINGS
+    from firesteel.spark.streams.query import STREAM_SETTINGS
     from firesteel.spark.streams.repartition import repartition_state
 
     checkpoint, source, counts = str(folder / "checkpoint"), folder / "source", {}

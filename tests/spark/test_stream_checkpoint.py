@@ -15,7 +15,7 @@ import pytest
 from firesteel.errors import UsageError
 from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
 from firesteel.spark.streams.failures import describe
-from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
+from firesteel.spark.streams.query import STREAM_SETTINGS, inspect
 from firesteel.spark.streams.repartition import (
     RepartitionError,
     cancel_repartition,

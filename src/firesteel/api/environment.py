@@ -601,7 +601,7 @@ class ExecutionEnvironment:
 
 def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | str | None) -> NoReturn:
     """Ends the script."""
-    from firesteel.spark.recovery.corrections.dry_run import dry_run
+    from firesteel.spark.recovery.resuming import dry_run
 
     sys.stdout.write(f"{dry_run(compiled, options, resume)}\n")
     raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""Sources of what is in the driver's memory already: Arrow tables, pandas frames, Python collections.
+"""Sources of what is in the driver's memory already (Arrow tables, pandas frames, Python collections), and of ranges of numbers.
 
 Each split carries its own rows (Arrow IPC), so that only the subtask that reads it receives them.
 """

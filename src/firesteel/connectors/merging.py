@@ -1,4 +1,4 @@
-"""The files of a folder that rows are merged into, as a source of their keys, and read again one by one.
+"""Rows merged by key into a folder of Parquet files: which files have the keys, those files without them, and the sink.
 
 The source gives each row's key and, as a partition column more, its file. So a join with the new keys tells which files are
 touched, and it alone is exchanged.

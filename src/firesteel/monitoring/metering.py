@@ -1,4 +1,4 @@
-"""Metrics of jobs and streams as OpenTelemetry's observable instruments: read from a board when they are collected."""
+"""Metrics of jobs and streams as OpenTelemetry's observable instruments: read from a board when they are collected; and the providers of OpenTelemetry."""
 
 from __future__ import annotations
 

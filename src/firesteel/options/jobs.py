@@ -1,4 +1,4 @@
-"""Options of batch jobs: the scheduler, parallelism, exchanges, storage, journal."""
+"""Options of batch jobs: the scheduler, parallelism, exchanges, storage, recovery, resources, journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of restarts: Flink's keys."""
+"""Options of restarts and of speculative execution: Flink's keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of streams: FLIP-461's keys, those that Flink has around them today, and what Firesteel adds."""
+"""Options of streams: FLIP-461's keys, those that Flink has around them today, and what Firesteel adds; and options of monitoring and of the page."""
 
 from __future__ import annotations
 

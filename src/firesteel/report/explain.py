@@ -32,10 +32,11 @@ from firesteel.model.steps.reports import (
 )
 from firesteel.options.registry import written
 from firesteel.report.executions import Attempt, Lives, sentences
-from firesteel.report.fold import JobFold, ScriptFold
-from firesteel.report.history import (
+from firesteel.report.fold import (
     Failure,
+    JobFold,
     JobHistory,
+    ScriptFold,
     VertexHistory,
     is_parallelism,
     produced,

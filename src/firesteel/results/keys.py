@@ -252,7 +252,9 @@ def _rows_of_bytes(array: Any, width: int) -> Any:
 def _binary_matrix(matrix: Any, mask: Any = None) -> Any:
     rows, width = matrix.shape
     if rows * width > _MAX_TEXT_BYTES:
-        raise KeyTypeError("A key column holds nested values of more than 2 GiB together.", hint="Key by another column.")
+        raise KeyTypeError(
+            "A key column holds nested values of more than 2 GiB together.", hint="Key by another column."
+        )
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
     validity = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), rows, [validity, offsets, pa.py_buffer(np.ascontiguousarray(matrix))])

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
-from firesteel.results.layout import Damaged, Slice
-from firesteel.results.packing import is_sound, unpack
+from firesteel.results.layout import Damaged, Slice, is_sound, unpack
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
 from firesteel.results.storage.filesystem import shown
 from firesteel.results.storage.objects import ObjectCache, StoredObject

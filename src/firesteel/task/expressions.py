@@ -1,4 +1,4 @@
-"""What the planner must know of expressions of ``pyarrow.compute``."""
+"""What the planner must know of expressions of ``pyarrow.compute``, and the row whose value one cannot compute."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_the_facade_alone_loads_nothing():
 
 def test_telling_of_a_job_loads_no_arrow():
     """Which, with what it loads in turn, takes longer than telling."""
-    loaded = imported("firesteel.report.explain", "firesteel.journal.listing", "firesteel.report.history")
+    loaded = imported("firesteel.report.explain", "firesteel.journal.listing", "firesteel.report.fold")
     assert not tops(loaded) & {"pyspark", "pandas", "pyarrow"}
 
 

@@ -42,7 +42,7 @@ from firesteel.spark.session.task_memory import budget_per_task, machine_memory,
 from firesteel.spark.slots.session_account import SessionJob, _sessions
 from firesteel.spark.storage.cleaning import Cleaner, _Late
 from firesteel.spark.storage.directories import JobStorage, storage_root
-from firesteel.task.executor import crash_note
+from firesteel.task.executor import notes
 from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import decode_other
@@ -267,7 +267,7 @@ def test_what_spark_runs_again_tells_what_its_worker_left_before_it_ended_itself
     spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 1)
     monkeypatch.setattr("firesteel.task.executor.spark_task._spark_task", lambda task_class: spark_task)
     store = ResultStore(str(tmp_path))
-    crash_note.leave(store, (0, 3, 2), "Step 'train' was stopped at its limit of memory.", "Give it more.")
+    notes.leave(store, (0, 3, 2), "Step 'train' was stopped at its limit of memory.", "Give it more.")
     job = JobInformation("again", store, "none", 1 << 20, scratch=str(tmp_path))
     part = VertexPart(Blob.of(VertexInformation(0, "v", 1, {}, dumps("no program"))), ())
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())

@@ -23,10 +23,10 @@ from firesteel.spark.placement.node_names import MAX_WISHES, ExecutorInfo, NodeN
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.slot_blockers import SlotBlockerFunction, SlotBlockers
 from firesteel.spark.session.sessions import _settings
-from firesteel.task.executor import blocklist_copy as blocklist
-from firesteel.task.executor.blocklist_copy import Blocklist, publish
+from firesteel.task.executor import notes as blocklist
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import RejectedMessage, Where, decode_other, encode, is_finished
+from firesteel.task.executor.notes import Blocklist, publish
 from firesteel.task.executor.place import Place
 from firesteel.task.executor.spark_task import BatchFunction
 

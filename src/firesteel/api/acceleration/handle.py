@@ -19,10 +19,10 @@ from firesteel.api.acceleration.in_process import CANCELLING, INTERRUPTING
 from firesteel.api.acceleration.record import Record, script_name
 from firesteel.api.acceleration.takeover import Takeover
 from firesteel.api.acceleration.writes import OVERWRITE, WRITES, WRITES_TO, check_overlap
-from firesteel.api.caller import caller_place
 from firesteel.errors import UsageError, failure
 from firesteel.plan.expr import Unsupported
 from firesteel.sql.plans.commands import Command, class_of, read_command
+from firesteel.users_line import caller_place
 
 if TYPE_CHECKING:
     from firesteel.api.acceleration.takeover import Takeover

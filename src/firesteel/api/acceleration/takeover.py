@@ -18,7 +18,6 @@ from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.in_process import Chosen
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.verifying import Check, is_drawn
-from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
@@ -42,6 +41,7 @@ from firesteel.spark.session.versions import check_frames, dataframe_of_plan, lo
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.plans.versions import checked_version
 from firesteel.sql.takeover import TakenOver
+from firesteel.users_line import caller_place
 
 
 @dataclass(frozen=True, slots=True)

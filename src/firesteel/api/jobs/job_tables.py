@@ -1,4 +1,4 @@
-"""A job's records as Arrow tables and sentences: the same for a job that has just finished and for any journal."""
+"""A job's records as Arrow tables and sentences: the same for a job that has just finished and for any journal (``History``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from firesteel.journal.lookup import find
 from firesteel.options import Options
 from firesteel.options.layers import surroundings
 from firesteel.report.explain import explain, find_vertex
-from firesteel.report.fold import check_job
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory, check_job
 from firesteel.ui.process import page_of
 from firesteel.view.notebook.shell import show_tables
 

@@ -1,4 +1,4 @@
-"""Files that killed jobs left behind: for the command line, which does not import Spark."""
+"""Files that killed jobs left behind, results that are kept, and jobs that did not finish: for the command line, which does not import Spark."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from firesteel.connectors.files.writing.staging import unpublished as unpublishe
 from firesteel.results.storage.owner import Owner as Owner  # noqa: PLC0414
 from firesteel.spark.recovery.runs import left_by as left_by  # noqa: PLC0414 - the door to it
 from firesteel.spark.recovery.runs import script_failed as script_failed  # noqa: PLC0414
-from firesteel.spark.storage.kept import KeptJob as KeptJob  # noqa: PLC0414
-from firesteel.spark.storage.kept import KeptResults as KeptResults  # noqa: PLC0414
-from firesteel.spark.storage.kept import KeptRun as KeptRun  # noqa: PLC0414
-from firesteel.spark.storage.kept import bytes_of as bytes_of  # noqa: PLC0414
+from firesteel.spark.storage.leftovers import KeptJob as KeptJob  # noqa: PLC0414
+from firesteel.spark.storage.leftovers import KeptResults as KeptResults  # noqa: PLC0414
+from firesteel.spark.storage.leftovers import KeptRun as KeptRun  # noqa: PLC0414
 from firesteel.spark.storage.leftovers import LeftOver as LeftOver  # noqa: PLC0414 - the door to it
 from firesteel.spark.storage.leftovers import Leftovers as Leftovers  # noqa: PLC0414
+from firesteel.spark.storage.leftovers import bytes_of as bytes_of  # noqa: PLC0414

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
-from firesteel.api.caller import caller_place
 from firesteel.api.steps import actions, caching
 from firesteel.api.steps.common import require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
@@ -20,6 +19,7 @@ from firesteel.api.steps.sinks.layout import FileOptions, Layout, TableOptions, 
 from firesteel.compile.stream_graph import Chaining, StepConfig, StreamNode
 from firesteel.local import runs
 from firesteel.model.slot_sharing_group import SlotSharingGroup, as_group
+from firesteel.users_line import caller_place
 
 if TYPE_CHECKING:
     from firesteel.connectors.base import Sink

@@ -1,4 +1,4 @@
-"""Batches and schemas brought into the form that a source promises."""
+"""Batches and schemas brought into the form that a source promises, and the filters that it applies itself."""
 
 from __future__ import annotations
 

@@ -25,9 +25,17 @@ from firesteel.connectors.files.compression import (
     refuse_other_codecs,
 )
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
-from firesteel.connectors.files.reading import corrupt
-from firesteel.connectors.files.reading.corrupt import RefusedError
-from firesteel.connectors.files.reading.lines import BOM, count_lines, is_text, with_line_end
+from firesteel.connectors.files.reading.lines import (
+    BOM,
+    RefusedError,
+    count_lines,
+    is_text,
+    refused_values,
+    rows_of_lines,
+    with_corrupt_column,
+    with_line_end,
+    without_corrupt_column,
+)
 from firesteel.connectors.files.reading.source import FileSource, Piece, first_blocks, for_each_file, merge_types
 from firesteel.connectors.files.shaping import fit, plain_schema
 from firesteel.connectors.files.writing.part_files import PartWriter
@@ -86,7 +94,7 @@ class CsvSource(FileSource):
         if schema is not None:
             names = self._partition_names()
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
-            own = corrupt.without_column(own, corrupt_column, self.name)
+            own = without_corrupt_column(own, corrupt_column, self.name)
         else:
             own = self._inferred(infer_schema)
         if not len(own):
@@ -95,7 +103,7 @@ class CsvSource(FileSource):
             _check_type(field, self.name)
         self._own = own
         whole, taken = self._csv.newlines_in_values, self._partition_names()
-        self._have(corrupt.with_column(own, corrupt_column, self.name, partitions=taken, whole=whole))
+        self._have(with_corrupt_column(own, corrupt_column, self.name, partitions=taken, whole=whole))
 
     def _inferred(self, infer: bool) -> pa.Schema:
         names: list[str] | None = None
@@ -272,7 +280,7 @@ class CsvSource(FileSource):
                 lines_before += count_lines(block)
                 continue
             if self._corrupt is not None:
-                yield corrupt.rows_of_lines(block, partial(self._blaming, wanted, convert), self._file_schema)
+                yield rows_of_lines(block, partial(self._blaming, wanted, convert), self._file_schema)
                 continue
             try:
                 batch = self._parsed(block, wanted, convert)
@@ -342,7 +350,7 @@ class CsvSource(FileSource):
         for field in self._own:
             if not (pa.types.is_string(field.type) or (formats and pa.types.is_temporal(field.type))):
                 texts = pc.utf8_trim(table.column(field.name).combine_chunks(), " \t")
-                rows.update(corrupt.refused_values(texts, partial(convert, data_type=field.type)))
+                rows.update(refused_values(texts, partial(convert, data_type=field.type)))
         return sorted(rows)
 
     def _decoded(self, piece: Piece, block: bytes) -> bytes:

@@ -28,9 +28,14 @@ from firesteel.connectors.files.compression import (
     refuse_other_codecs,
 )
 from firesteel.connectors.files.paths import PathLike
-from firesteel.connectors.files.reading import corrupt
-from firesteel.connectors.files.reading.corrupt import RefusedError
-from firesteel.connectors.files.reading.lines import count_lines, is_text
+from firesteel.connectors.files.reading.lines import (
+    RefusedError,
+    count_lines,
+    is_text,
+    rows_of_lines,
+    with_corrupt_column,
+    without_corrupt_column,
+)
 from firesteel.connectors.files.reading.source import FileSource, Piece, first_blocks
 from firesteel.connectors.files.shaping import plain_schema, retyped
 from firesteel.connectors.files.writing.part_files import PartWriter
@@ -91,7 +96,7 @@ class JsonSource(FileSource):
         if schema is not None:
             names = self._partition_names()
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
-            own = corrupt.without_column(own, corrupt_column, self.name)
+            own = without_corrupt_column(own, corrupt_column, self.name)
         else:
             try:
                 own = self._inferred()
@@ -102,7 +107,7 @@ class JsonSource(FileSource):
         for field in own:
             _check_type(field.type, field.name, self.name)
         taken = self._partition_names()
-        self._have(corrupt.with_column(own, corrupt_column, self.name, partitions=taken, whole=self._whole))
+        self._have(with_corrupt_column(own, corrupt_column, self.name, partitions=taken, whole=self._whole))
 
     def _inferred(self) -> pa.Schema:
         fields: dict[str, pa.DataType] = {}
@@ -197,7 +202,7 @@ class JsonSource(FileSource):
                 raise RefusedError([error.line], sure=False) from None
 
         for _, block in self._open_blocks(piece, self._compression):
-            batch = corrupt.rows_of_lines(block, parse, self._file_schema, blank=None)
+            batch = rows_of_lines(block, parse, self._file_schema, blank=None)
             if batch.num_rows:
                 yield batch
 

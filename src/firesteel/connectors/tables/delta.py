@@ -1,4 +1,4 @@
-"""Delta tables, written and read. Their log is ``deltalake``'s business (``delta_log``)."""
+"""Delta tables, written and read. Their log is ``deltalake``'s business (``DeltaLog``)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,15 @@ from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
-from firesteel.connectors.tables.footer_statistics import FileStatistics, statistics_of
-from firesteel.connectors.tables.sink import Conflict, NotKnown, TableSink, as_usage, words
+from firesteel.connectors.tables.sink import (
+    Conflict,
+    FileStatistics,
+    NotKnown,
+    TableSink,
+    as_usage,
+    statistics_of,
+    words,
+)
 from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 from firesteel.extras import load
 

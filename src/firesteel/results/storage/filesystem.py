@@ -1,4 +1,4 @@
-"""The file system that a storage location is opened with: pyarrow's own for the URL, or one that the user names."""
+"""The file system that a storage location is opened with: pyarrow's own for the URL, or one that the user names; how many requests it has at once, and which are repeated."""
 
 from __future__ import annotations
 

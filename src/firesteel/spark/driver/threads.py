@@ -1,4 +1,4 @@
-"""Threads beside the job's own. From Python 3.12 on none can be started any more when the process is about to end."""
+"""Threads beside the job's own, and its clock. From Python 3.12 on none can be started any more when the process is about to end."""
 
 from __future__ import annotations
 

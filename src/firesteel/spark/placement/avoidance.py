@@ -13,7 +13,7 @@ from firesteel.spark.placement import pools
 from firesteel.spark.placement.node_names import NodeNames, locations
 from firesteel.spark.placement.slot_blockers import SlotBlockers
 from firesteel.spark.storage.cleaning import Cleaner
-from firesteel.task.executor import blocklist_copy as blocklist
+from firesteel.task.executor import notes as blocklist
 from firesteel.task.executor.information import Blob
 
 

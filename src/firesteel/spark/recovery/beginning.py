@@ -37,7 +37,7 @@ from firesteel.spark.recovery.deployments import Deployments, Identities, Noted,
 from firesteel.spark.recovery.gate import Gate, LogGate, Recovery
 from firesteel.spark.recovery.runs import NO_RUN, PlaceInRun
 from firesteel.spark.storage.cleaning import quietly
-from firesteel.spark.storage.publish import last_step
+from firesteel.spark.storage.outputs import last_step
 
 _log = logging.getLogger("firesteel.recovery")
 _OBJECT = re.compile(r"d(\d+)-(?:p\d+-a\d+|m\d+-\d+)-t(\d+)\.fsr")

@@ -21,6 +21,7 @@ from firesteel.errors import OutputExistsError, UsageError
 from firesteel.extras import command
 from firesteel.humanize import plural
 from firesteel.options import (
+    RECOVERY_DRY_RUN,
     RECOVERY_MODE,
     RECOVERY_RESUME,
     RESULTS_PURE,
@@ -30,6 +31,7 @@ from firesteel.options import (
     STORAGE_DIR,
     STORAGE_FILESYSTEM,
     Options,
+    retaining,
 )
 from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
@@ -87,8 +89,8 @@ from firesteel.spark.recovery.header import (
 )
 from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, PlaceInRun, ScriptRun, script_run
 from firesteel.spark.storage.cleaning import quietly
-from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder, told_of
-from firesteel.spark.storage.publish import last_step, sink_steps, stays_out
+from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder, storage_root, told_of
+from firesteel.spark.storage.outputs import last_step, sink_steps, stays_out
 from firesteel.task.executor.openings import Watch
 
 _log = logging.getLogger("firesteel.recovery")
@@ -629,3 +631,61 @@ class FromEarlier(FromNothing):
     def deployments(self, compiled: CompiledJob, port: Port) -> Deployments:
         assert self.log is not None
         return Answered(self.log.noted(compiled, port), compiled, self.kept, self.store, port)
+
+
+def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
+    """Lines for people. Raises UsageError where there is nothing to resume."""
+    options = retaining(options)
+    identity, mode = JobIdentity.of_next_job(), recovery_mode(options)
+    wanted = None if mode == "off" else wanted_of(options, resume, mode)
+    if wanted is None and options[RESULTS_REUSE]:
+        return _used(compiled, options, identity)
+    if wanted is None:
+        raise UsageError(
+            f"{RECOVERY_DRY_RUN.key} says what a resume would do, and none is asked for, or no log of jobs is written.",
+            hint=f"Write firesteel resume JOB --dry-run, or set {RESULTS_REUSE.key} = true.",
+        )
+    root = kept_folder(storage_root(options, shared=False))
+    with told_of(str(root)):
+        run, jobs = script_run(root, identity.run), JobsBelow(root)
+        if wanted.by_place:
+            run.goes_on(identity, 0.0, jobs, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
+            identity = replace(identity, run=run.name)
+        past = run.past(identity.ordinal)
+        is_done = past is not None and past.out != BEGAN
+        found = None if is_done else wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
+    if found is None:
+        raise UsageError(
+            f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",
+            hint="A dry run needs a script whose first job is the one in question.",
+        )
+    prints = prints_of(compiled, options)
+    present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
+    with told_of(str(root)):
+        reasons = obstacles(compiled, found, present)
+        if not reasons:
+            try:
+                return goes_on(rebuilt(compiled, options, found)).reason
+            except (Diverged, DamagedLogError) as error:
+                reasons = [str(error).rstrip(".")]
+        correction = correction_of(found, present)
+        lines = correction.lines(_stored(found))
+    if not correction.keeps:
+        return "\n".join([f"Nothing of job {found.job_id} is kept: {'; '.join(reasons)}.", *lines])
+    return "\n".join([correction.reason(), *lines])
+
+
+def _used(compiled: CompiledJob, options: Options, identity: JobIdentity) -> str:
+    """Of a new job, what it would use of others."""
+    root = None if recovery_mode(options) == "off" else kept_folder(storage_root(options, shared=False))
+    check_reuse(root)
+    assert root is not None
+    present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled, options).plain)
+    with told_of(str(root)):
+        found = reused(root, present, identity.place(compiled.job_graph))
+        found.leave(finished=False)
+    return "\n".join([found.decision().reason, *found.lines()])
+
+
+def _stored(found: FoundJob) -> list[str]:
+    return [path.name for path in found.directory.iterdir()]

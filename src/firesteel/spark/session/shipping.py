@@ -1,4 +1,4 @@
-"""Ships to executors what they do not have: Firesteel's own part as a zip, and DuckDB as an archive, once per Spark context each."""
+"""Ships to executors what they do not have: Firesteel's own part as a zip, DuckDB as an archive, once per Spark context each, and the modules beside the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots of slot sharing groups on Spark: who keeps them apart in this session, and what a batch needs to run in them.
+"""Slots of slot sharing groups on Spark: who keeps them apart in this session, Spark's resource profiles, and what a batch needs to run in them.
 
 On a local master Spark knows no resource profiles, and the slot pool alone decides what runs at once. On a cluster a group becomes
 a Spark resource profile: with dynamic allocation one that Spark makes executors for, without one of tasks only.

@@ -31,9 +31,8 @@ from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode
 from firesteel.model.steps import reports as step_reports
 from firesteel.results.storage.store import StorageError
 from firesteel.task import sharing
-from firesteel.task.executor import crash_note
+from firesteel.task.executor import notes
 from firesteel.task.executor.blobs import BlobCache
-from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
 from firesteel.task.executor.handed import hand_over
 from firesteel.task.executor.information import (
@@ -54,6 +53,7 @@ from firesteel.task.executor.messages import (
     Written,
     encode,
 )
+from firesteel.task.executor.notes import Blocklist
 from firesteel.task.executor.openings import watched
 from firesteel.task.executor.place import Place, here
 from firesteel.task.executor.slots import retiring
@@ -224,12 +224,12 @@ class _Task:
         return MemoryWatch(watched, self._resident)
 
     def _leave_crash_note(self, message: str, hint: str) -> None:
-        crash_note.leave(self._job().store, self._executions[0].identity, message, hint)
+        notes.leave(self._job().store, self._executions[0].identity, message, hint)
 
     def _what_ended_it(self) -> Exception:
         """Spark runs it again, so its worker ended before it had reported."""
         try:
-            words = crash_note.find(self._job().store, self._executions[0].identity)
+            words = notes.find(self._job().store, self._executions[0].identity)
         except Exception:
             words = None
         if words is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.listing import STATUSES
-from firesteel.report.history import vertex_count
+from firesteel.report.fold import vertex_count
 from firesteel.ui.catalog.jobs import KINDS
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.drawing.canvas import Caption, Line, Mark, Points, Span, described, histogram, lines

@@ -8,11 +8,9 @@ from itertools import groupby
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.report.executions import Attempt, Lives, sentences
-from firesteel.report.fold import JobFold
-from firesteel.report.history import JobHistory, VertexHistory, vertex_count
+from firesteel.report.fold import JobFold, JobHistory, VertexHistory, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
-from firesteel.view.notebook.graph import Edge, Node, graph_svg
-from firesteel.view.notebook.markup import LINE, STATE_COLOURS, details, link, note, svg, table
+from firesteel.view.notebook.markup import LINE, STATE_COLOURS, Edge, Node, details, graph_svg, link, note, svg, table
 from firesteel.view.svg import cut, element, round_step, running
 
 MOST_ROWS = 200

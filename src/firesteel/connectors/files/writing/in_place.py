@@ -1,4 +1,5 @@
-"""Changes inside of a directory that stays: files come in, files and folders go out, and a dead job's half is taken back.
+"""Publishing: a directory that is renamed into its place (``Renamed``), and changes inside of one that stays (``InPlace``): files come in,
+files and folders go out, and a dead job's half is taken back.
 
 What will be changed is noted in the staging directory before the first move. The note goes when nothing may be taken back any
 more; so a note whose job is dead says that its changes are not complete, or that other sinks of the job were not published.

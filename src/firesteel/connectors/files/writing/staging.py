@@ -1,4 +1,4 @@
-"""The hidden directory beside a target in which the attempts of one job write, before anything is published."""
+"""The hidden directory beside a target in which the attempts of one job write, before anything is published; and what jobs that died left of such directories."""
 
 from __future__ import annotations
 

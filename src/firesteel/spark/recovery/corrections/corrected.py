@@ -30,7 +30,7 @@ from firesteel.spark.recovery.beginning import may_change_jobs
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob, object_names
 from firesteel.spark.recovery.header import Before
 from firesteel.spark.storage.directories import MOST_KEPT, JobStorage, Place, abandon_sinks
-from firesteel.spark.storage.publish import sink_steps
+from firesteel.spark.storage.outputs import sink_steps
 
 _log = logging.getLogger("firesteel.recovery")
 

@@ -1,4 +1,4 @@
-"""The number of different values, approximately, of a sketch of a few KB a group (HyperLogLog).
+"""Sketches of a few KB a group: the number of different values, approximately (HyperLogLog), and percentiles (t-digest).
 
 The state holds only registers that are not empty, as a list of numbers: register and rank. The estimate is Ertl's (2017), which
 needs no table of corrections and is unbiased from the first value on.

@@ -1,4 +1,4 @@
-"""Nodes that the job keeps away from, as its tasks learn of them: a small object in the job's store.
+"""Small objects in the job's store: the nodes that it keeps away from, as its tasks learn of them, and the last words of a worker.
 
 There is none as long as nothing was ever blocked. The driver replaces it whenever the blocklist changes; a task looks at it
 before it begins. On a local disk that is some microseconds and is done by each task; where it takes longer, a worker looks
@@ -82,3 +82,25 @@ def _read(store: Any) -> frozenset[str]:
         return _NONE
     finally:
         source.close()
+
+
+def name_of(vertex: int, subtask: int, attempt: int) -> str:
+    return f"stopped-v{vertex}-s{subtask}-a{attempt}.json"
+
+
+def leave(store: Any, execution: tuple[int, int, int], message: str, hint: str | None) -> None:
+    """``execution``: vertex, subtask, attempt. Raises StorageError."""
+    store.replace(name_of(*execution), json.dumps([message, hint]).encode())
+
+
+def find(store: Any, execution: tuple[int, int, int]) -> tuple[str, str | None] | None:
+    """Message and hint; None: it left nothing, or that cannot be read."""
+    try:
+        source = store.open_input(name_of(*execution))
+        try:
+            message, hint = json.loads(bytes(source.read_at(0, source.size)))
+        finally:
+            source.close()
+    except (OSError, ValueError):
+        return None
+    return message, hint
