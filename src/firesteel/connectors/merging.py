@@ -26,7 +26,7 @@ from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter
 from firesteel.connectors.formats.parquet import Footer, ParquetSink, ParquetSource
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.task.batches import coalesce
-from firesteel.task.operators.grouping import Groups, encode, key_columns
+from firesteel.task.operators.grouping import grouped
 from firesteel.task.operators.join import only_of
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
@@ -172,7 +172,7 @@ class RewriteFiles:
         table = unit.table()
         if not table.num_rows:
             return
-        groups = Groups(table, *encode(key_columns(table, (FILE,)), nulls_match=True))
+        groups = grouped(table, (FILE,))
         for code in groups.codes():
             found = groups.of(code)
             name = found.column(FILE)[0].as_py()

@@ -15,13 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import EngineStop, Stop, error_words
 from firesteel.task.batches import coalesce, one_chunk, take_rows
 from firesteel.task.functions.user_code import Boundary
-from firesteel.task.operators.grouping import Groups, encode, key_columns, paired_columns
+from firesteel.task.operators.grouping import Groups, grouped, paired
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 PICKLED_ROWS = 100
@@ -328,7 +327,7 @@ class GroupsBySpark(_OfGroups):
     """``applyInPandas``, ``applyInArrow``: each group to rows."""
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        groups = _grouped(inputs[0].table(), self.group_keys)
+        groups = grouped(inputs[0].table(), self.group_keys)
         answers = self.functions.answers(_batches(groups, self.seen, self.functions), ctx)
         return coalesce(relabelled(answer, self.schema) for answer in answers)
 
@@ -343,7 +342,7 @@ class AggregateBySpark(_OfGroups):
     """Aggregating UDFs: a row for each group, of its keys and results. Of no rows there is none, also without keys."""
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        groups = _grouped(inputs[0].table(), self.group_keys)
+        groups = grouped(inputs[0].table(), self.group_keys)
         results = _results(groups, self.seen, self.functions, ctx)
         first = groups.starts[groups.codes()]
         if len(first) != results.num_rows:
@@ -359,7 +358,7 @@ class WindowBySpark(_OfGroups):
     kept: tuple[str, ...]
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        groups = _grouped(inputs[0].table(), self.group_keys)
+        groups = grouped(inputs[0].table(), self.group_keys)
         results = _results(groups, self.seen, self.functions, ctx)
         if groups.table.num_rows != results.num_rows:
             raise left_to_spark(self.functions.name, "gave no result for each row")
@@ -384,10 +383,10 @@ class CoGroupsBySpark:
 
     def _pairs(self, inputs: list[UnitInput]) -> Iterator[tuple[list[pa.RecordBatch], list[pa.RecordBatch]]]:
         left, right = inputs[0].table(), inputs[1].table()
-        codes, n = encode(paired_columns(left, self.keys[0], right, self.keys[1]), nulls_match=True)
-        sides = Groups(left, codes[: left.num_rows], n), Groups(right, codes[left.num_rows :], n)
+        lefts, rights, codes = paired(left, right, self.keys)
+        sides = lefts, rights
         batches = [seen.of(_one(groups.table)) for groups, seen in zip(sides, self.seen, strict=True)]
-        for code in np.flatnonzero(sides[0].counts + sides[1].counts).tolist():
+        for code in codes:
             a, b = (
                 _cut(batch, groups, code, self.functions.max_rows) for groups, batch in zip(sides, batches, strict=True)
             )
@@ -397,12 +396,6 @@ class CoGroupsBySpark:
 def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch's columns, which have these types, under the schema."""
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def _grouped(table: pa.Table, keys: tuple[str, ...]) -> Groups:
-    if not keys or not table.num_rows:
-        return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
-    return Groups(table, *encode(key_columns(table, keys), nulls_match=True))
 
 
 def _batches(groups: Groups, seen: Seen, functions: SparkFunctions) -> Iterator[Iterator[pa.RecordBatch]]:
