@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,7 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
-from firesteel.spark.recovery.header import FROM_NOTHING
-from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
+from firesteel.spark.recovery.resuming import WITHOUT_LOG, Opened
 from firesteel.spark.recovery.runs import ALL, NONE, SOME
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
@@ -92,10 +91,10 @@ def submit(
     *,
     job_id: str | None = None,
     costs: StepCosts = NO_COSTS,
-    opened: Opened | None = None,
+    opened: Opened = WITHOUT_LOG,
 ) -> JobRun:
     """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None. ``costs``: of steps, from
-    earlier runs. ``opened``: the job that goes on, if any does; None: nothing of it is to outlive its driver.
+    earlier runs. ``opened``: the job that goes on, if any does.
 
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
@@ -104,16 +103,8 @@ def submit(
     try:
         check_session(session)
         with own_interrupts():
-            prepared = _prepare(
-                compiled,
-                session.sparkContext,
-                options,
-                job_id or new_job_id(),
-                watchers.record,
-                costs=costs,
-                opened=opened,
-            )
-            run = JobRun(options, watchers, prepared)
+            context = session.sparkContext
+            run = _prepared(compiled, context, options, job_id or new_job_id(), watchers, costs=costs, opened=opened)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
         if run is None:
@@ -137,29 +128,19 @@ class LateNumber:
         self._number = number
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Everything made before the job starts. ``decisions``: on how the job will run, taken before it does."""
-
-    driver: DriverInput
-    storage: JobStorage
-    opened: Opened | None
-    decisions: tuple[Decision, ...]
-
-
-def _prepare(
+def _prepared(
     compiled: CompiledJob,
     context: Any,
     options: Options,
     job_id: str,
-    record: Callable[[Any], None],
+    watchers: Instruments,
     *,
     costs: StepCosts,
-    opened: Opened | None,
-) -> Prepared:
+    opened: Opened,
+) -> JobRun:
     """Leaves nothing behind where it raises, but what it had found."""
     with ExitStack() as undo:
-        same = None if opened is None else opened.same
+        same = opened.same
         queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
         in_order = queue is not None and queue.result == BOUNDED
         slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
@@ -177,9 +158,9 @@ def _prepare(
             request_seconds=None,
             task_memory=None,
         )
-        given = given if opened is None else opened.given(given)
+        given = opened.given(given)
         request_seconds, task_memory = LateNumber(), LateNumber()
-        side_inputs = side_inputs_of(opened, options)
+        side_inputs = opened.side_inputs()
         if same is None:
             late_numbers = {"request_seconds": request_seconds, "task_memory": task_memory}
             arguments: dict[str, Any] = {**given.arguments(), **late_numbers}
@@ -202,9 +183,9 @@ def _prepare(
         beside = modules_beside(programs.values())
         needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
         modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-        token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
-        here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
-        storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
+        token_base = new_token_base((NO_BASE, *opened.origins))
+        here: dict[str, Any] = {"filesystem": filesystem, "application": context.applicationId}
+        storage = opened.storage(compiled, options, root, job_id, token_base=token_base, **here)
         there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
         storage.sweep()
         if same is None:
@@ -230,19 +211,18 @@ def _prepare(
             failed_rows=options[FAILED_ROWS],
             engine=None if ours else engine_of(context, programs.values(), there=there.engine),
             modules=beside,
-            watch=None if opened is None else opened.watch(options),
+            watch=opened.watch(options),
             token_base=token_base,
         )
         decisions = (
+            *decisions_before(compiled),
             *(() if queue is None else (queue,)),
             *slot_provisioning.decisions(),
-            *(() if opened is None else opened.decisions),
+            *opened.decisions,
         )
         measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
         own = DriverIdentity(storage.epoch, token_base, context.applicationId)
-        beginning = beginning_of(
-            opened, compiled, options, storage, given=measured, side_inputs=side_inputs, driver=own
-        )
+        beginning = opened.beginning(compiled, options, storage, given=measured, side_inputs=side_inputs, driver=own)
         driver = DriverInput(
             compiled=compiled.copy(),  # its graph may change while the job runs
             context=context,
@@ -252,7 +232,7 @@ def _prepare(
             job=Blob.of(information),
             token_of=information.token_of,
             programs=programs,
-            record=record,
+            record=watchers.record,
             scratch=storage.scratch,
             nodes=NodeNames(context.applicationId, options[NODE_VARIABLE]),
             look_seconds=look_seconds(options),
@@ -264,14 +244,22 @@ def _prepare(
             finishing=storage.hold,
         )
         undo.pop_all()
-        return Prepared(driver, storage, opened, (*decisions_before(compiled), *decisions))
+        return JobRun(options, watchers, driver, storage, opened, decisions)
 
 
 class JobRun:
     """A job that was submitted."""
 
-    def __init__(self, options: Options, instruments: Instruments, prepared: Prepared) -> None:
-        given, opened = prepared.driver, prepared.opened
+    def __init__(  # noqa: PLR0917
+        self,
+        options: Options,
+        instruments: Instruments,
+        given: DriverInput,
+        storage: JobStorage,
+        opened: Opened,
+        decisions: Sequence[Decision],
+    ) -> None:
+        """``decisions``: on how the job will run, taken before it does."""
         self.job_id = given.job_id
         self.job_name = given.compiled.job_graph.name
         self.ran_standing: dict[int, str] = {}
@@ -280,10 +268,10 @@ class JobRun:
         self._compiled = given.compiled
         self._options = options
         self._instruments = instruments
-        self._storage = prepared.storage
-        self._decisions = prepared.decisions
-        self._earlier = None if opened is None else opened.earlier
-        self._before = FROM_NOTHING if opened is None else opened.before
+        self._storage = storage
+        self._decisions = decisions
+        self._earlier = opened.earlier
+        self._before = opened.before
         self._begun: list[Any] = []
         self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
         """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""

@@ -120,6 +120,8 @@ class Opened:
     """The job whose outputs are out already, so that nothing is left to do."""
     earlier: Earlier | None = None
     lines: tuple[str, ...] | None = None
+    logs: bool = True
+    """A log of the job is written; else nothing of it is to outlive its driver."""
 
     @property
     def origins(self) -> Mapping[int, str]:
@@ -151,6 +153,80 @@ class Opened:
         if self.lines is None:
             return None
         return Reusable(self.lines, {**self.origins, token_base: job_id}, options[RETAIN_ON_SUCCESS])
+
+    def side_inputs(self) -> SideInputs | None:
+        """Returns what writes down the side inputs of the job's scheduler; None: the job has no log."""
+        if not self.logs:
+            return None
+        return SideInputs() if self.same is None else self.same.side_inputs
+
+    def storage(
+        self,
+        compiled: CompiledJob,
+        options: Options,
+        root: str,
+        job_id: str,
+        *,
+        token_base: int,
+        filesystem: str | None,
+        application: str,
+    ) -> JobStorage:
+        """Of the job, not made yet. ``token_base``: of its driver."""
+        if not self.logs:
+            return JobStorage(root, job_id, application, filesystem)
+        return JobStorage(
+            root,
+            job_id,
+            application,
+            filesystem,
+            epoch=1 if self.same is None else self.same.found.epoch,
+            retain=retain_seconds(options),
+            place=self.identity.place(compiled.job_graph),
+            reusable=self.reusable(job_id, token_base, options),
+        )
+
+    def beginning(
+        self,
+        compiled: CompiledJob,
+        options: Options,
+        storage: JobStorage,
+        *,
+        given: Given,
+        side_inputs: SideInputs | None,
+        driver: DriverIdentity,
+    ) -> Beginning:
+        """``given``: what the scheduler was made with."""
+        job_id, same, earlier = storage.job_id, self.same, self.earlier
+        if side_inputs is None:
+            return FromNothing(job_id)
+        directory = storage.folder
+        log = NewLog(directory / LOG, driver, side_inputs, self.prints.job, retains=self.lines is not None)
+        run = script_run(directory.parent, self.identity.run)
+        if same is not None:
+            header = same.found.header
+            log.read_until = same.found.log.read
+        else:
+            own = replace(self.identity, run=run.name)
+            about: dict[str, Any] = {"given": codec.dump(given), "prints": self.prints.plain, "before": self.before}
+            log.header = header = header_of(compiled, options, job_id, own, **about)
+        in_run = run.place(header, self.identity.ordinal, retain_seconds(options)) if compiled.sinks else NO_RUN
+        if same is not None:
+            return GoesOn(job_id, log, same.replayed, same.carried, in_run=in_run)
+        if earlier is None:
+            return FromNothing(job_id, log, in_run=in_run)
+        return FromEarlier(
+            job_id=job_id,
+            log=log,
+            at=self.before.at,
+            in_run=AloneInRun(in_run, earlier),
+            earlier=earlier,
+            kept=earlier.kept(directory),
+            store=storage.store,
+        )
+
+
+WITHOUT_LOG = Opened(JobIdentity("", (), "", 0), NO_PRINTS, logs=False)
+"""A new job of which nothing is to outlive its driver."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +303,7 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
     wanted = wanted_of(options, resume, mode)
     if wanted is None:
         _refuse_taken(compiled)
-        return Opened(identity, NO_PRINTS if mode == "off" else prints_of(compiled, options))
+        return WITHOUT_LOG if mode == "off" else Opened(identity, prints_of(compiled, options))
     if mode == "off":
         raise UsageError(
             "There is nothing to resume from, for no log of jobs is written.",
@@ -330,82 +406,6 @@ def wanted_of(options: Options, resume: Resume, mode: str) -> Wanted | None:
     if resume is None and named is not None:
         return Wanted(named)
     return Wanted(None, by_itself=True) if resume is None and mode == "auto" else None
-
-
-def side_inputs_of(opened: Opened | None, options: Options) -> SideInputs | None:
-    """Returns what writes down the side inputs of the job's scheduler; None: the job has no log."""
-    if opened is None or recovery_mode(options) == "off":
-        return None
-    return SideInputs() if opened.same is None else opened.same.side_inputs
-
-
-def storage_of(
-    opened: Opened | None,
-    compiled: CompiledJob,
-    options: Options,
-    job_id: str,
-    *,
-    token_base: int,
-    root: str,
-    filesystem: str | None,
-    application: str,
-) -> JobStorage:
-    """The storage of the job, not made yet. ``token_base``: of its driver."""
-    if opened is None or recovery_mode(options) == "off":
-        return JobStorage(root, job_id, application, filesystem)
-    return JobStorage(
-        root,
-        job_id,
-        application,
-        filesystem,
-        epoch=1 if opened.same is None else opened.same.found.epoch,
-        retain=retain_seconds(options),
-        place=opened.identity.place(compiled.job_graph),
-        reusable=opened.reusable(job_id, token_base, options),
-    )
-
-
-def beginning_of(
-    opened: Opened | None,
-    compiled: CompiledJob,
-    options: Options,
-    storage: JobStorage,
-    *,
-    given: Given,
-    side_inputs: SideInputs | None,
-    driver: DriverIdentity,
-) -> Beginning:
-    """``given``: what the scheduler was made with."""
-    job_id = storage.job_id
-    if opened is None or side_inputs is None:
-        return FromNothing(job_id)
-    directory = storage.folder
-    log = NewLog(directory / LOG, driver, side_inputs, opened.prints.job, retains=opened.lines is not None)
-    run = script_run(directory.parent, opened.identity.run)
-    if opened.same is not None:
-        header = opened.same.found.header
-        log.read_until = opened.same.found.log.read
-    else:
-        identity, encoded = replace(opened.identity, run=run.name), codec.dump(given)
-        header = header_of(
-            compiled, options, job_id, identity, given=encoded, prints=opened.prints.plain, before=opened.before
-        )
-        log.header = header
-    in_run = run.place(header, opened.identity.ordinal, retain_seconds(options)) if compiled.sinks else NO_RUN
-    if opened.same is not None:
-        return GoesOn(job_id, log, opened.same.replayed, opened.same.carried, in_run=in_run)
-    earlier = opened.earlier
-    if earlier is None:
-        return FromNothing(job_id, log, in_run=in_run)
-    return FromEarlier(
-        job_id=job_id,
-        log=log,
-        at=opened.before.at,
-        in_run=AloneInRun(in_run, earlier),
-        earlier=earlier,
-        kept=earlier.kept(directory),
-        store=storage.store,
-    )
 
 
 def obstacles(compiled: CompiledJob, found: FoundJob, present: LogHeader) -> list[str]:
