@@ -36,15 +36,15 @@ from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel import records as r
 from firesteel.scheduler.kernel.states import IS_DEPLOYED
-from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotMode, WorkerResources
-from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetectorListener, SlowTasks
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.speculation.execution_times import SlowTasks
+from firesteel.scheduler.speculation.mirrors import TIMER as DETECTOR_TIMER
 
 SET_UP = {SET_UPS: 1, SET_UP_MS: 20, SET_UP_BYTES: 300}
 """What a step of every other vertex counts in each execution."""
@@ -152,23 +152,9 @@ class PickingDetector:
 
     slow: list[Key] = field(default_factory=list)
     interval: float = 1.0
-    stopped: bool = False
 
-    def start(
-        self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer, at: float = 0.0
-    ) -> None:
-        self.graph, self.listener, self.set_timer = graph, listener, set_timer
-        set_timer(DETECTOR_TIMER, at + self.interval)
-
-    def stop(self) -> None:
-        self.stopped = True
-
-    def timer_fired(self, timer: str, at: float) -> None:
-        if timer != DETECTOR_TIMER:
-            return
-        assert not self.stopped
-        self.listener.notify_slow_tasks([self._told(key, at) for key in self.slow if self._is_deployed(key)])
-        self.set_timer(DETECTOR_TIMER, at + self.interval)
+    def slow_tasks(self, at: float) -> list[SlowTasks]:
+        return [self._told(key, at) for key in self.slow if self._is_deployed(key)]
 
     def _row(self, key: Key) -> int:
         return int(self.graph.executions.find(self.graph.vertices[key[0]].newest[[key[1]]], ints(key[2]))[0])
@@ -178,9 +164,6 @@ class PickingDetector:
 
     def _told(self, key: Key, at: float) -> SlowTasks:
         return SlowTasks(key[0], ints(self._row(key)), "picked", np.array([at]), np.array([0.5]), "others take 500 ms")
-
-
-DETECTOR_TIMER = "picking-detector"
 
 
 @dataclass
@@ -238,6 +221,8 @@ class Plane:
     _tokens: int = 0
 
     def __post_init__(self) -> None:
+        if self.detector is not None:
+            self.detector.graph = self.scheduler.graph
         self.key_ranges = KeyRangeBook(self.scheduler.job_graph)
         self.shares = ShareBook(self.scheduler.job_graph)
 
@@ -911,14 +896,16 @@ def plane(
         create_scheduler(
             graph,
             chosen,
-            slots,
+            Inputs(
+                slots=slots,
+                slot_mode=slot_mode,
+                task_memory=task_memory,
+                cold_start=cold_start,
+                costs=costs,
+                size_buffer_bytes=size_buffer_bytes,
+            ),
             detector=detector,
-            slot_mode=slot_mode,
             join=join,
-            task_memory=lambda: task_memory,
-            cold_start=cold_start,
-            costs=costs,
-            size_buffer_bytes=size_buffer_bytes,
         ),
         check=check,
         detector=detector,

@@ -12,7 +12,7 @@ from firesteel.scheduler.streaming import commands, events
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.records import RescaleRecord
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wish import ResourceRequirements
 
 COUNT = events.StreamPlan(stateful=("count",), parallelism=2)
 

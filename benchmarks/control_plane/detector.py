@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from firesteel.model.job_graph import JobGraph, JobVertex, SourceInfo
 from firesteel.options import Options
+from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.speculation.detector import SlowTasks
-from firesteel.scheduler.speculation.execution_time_detector import TIMER, slow_task_detector
+from firesteel.scheduler.speculation.detector import SlowTaskDetector
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
 from firesteel.scheduler.topology.executions import ExecutionTable
 
@@ -25,14 +25,6 @@ FINISHED_PER_RUNNING = 4
 NOW = 200.0
 LEAST_CHECKS = 20
 S = ExecutionState
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.found = 0
-
-    def notify_slow_tasks(self, slow: Sequence[SlowTasks]) -> None:
-        self.found = sum(len(tasks.rows) for tasks in slow)
 
 
 def graph_of(running: int) -> DefaultExecutionGraph:
@@ -106,19 +98,16 @@ def _median_ms(work: Callable[[], object], times: int) -> float:
 
 def _measure(running: int, rule: str, runs: int) -> str:
     graph = graph_of(running)
-    listener = Listener()
-    detector = slow_task_detector(Options({"firesteel.slow-task-detector.rule": rule}))
-    detector.start(graph, listener, lambda _timer, _at: None)
+    detector = SlowTaskDetector(Options({"firesteel.slow-task-detector.rule": rule}), graph, DirectInputs())
 
     def changed() -> None:
         # As if there were a row more, a restart: what is usual is taken anew.
         graph.executions.size += 1
-        detector.timer_fired(TIMER, NOW)
+        detector.slow_tasks(NOW)
 
-    detector.timer_fired(TIMER, NOW)
-    found = listener.found
+    found = sum(len(tasks.rows) for tasks in detector.slow_tasks(NOW))
     checks = max(runs, LEAST_CHECKS)
-    again = _median_ms(lambda: detector.timer_fired(TIMER, NOW), checks)
+    again = _median_ms(lambda: detector.slow_tasks(NOW), checks)
     anew = _median_ms(changed, checks)
     loop = _median_ms(lambda: by_loop(graph, rule != "seed", 0.75, 1.5, 60.0), 3)
     assert by_loop(graph, rule != "seed", 0.75, 1.5, 60.0) == found, "the loop finds others"

@@ -18,8 +18,8 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.model import sizes
 from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.events import JobStarted
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.messages import FinishedMessage, Where, Written, encode

@@ -14,7 +14,8 @@ import numpy as np
 
 from firesteel.model.job_graph import JobGraph
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.dice import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob
@@ -111,7 +112,9 @@ def job(tasks: int, skewed: bool, options: Mapping[str, object], world: World) -
     graph = shape.job_graph()
     if skewed:
         _skew(graph, world.seed)
-    scheduler = create_scheduler(graph, Options({**shape.options(), **options}), world.cluster.total_slots)
+    scheduler = create_scheduler(
+        graph, Options({**shape.options(), **options}), Inputs(slots=world.cluster.total_slots)
+    )
     return SimulatedJob(scheduler, world).run()
 
 

@@ -16,14 +16,13 @@ import numpy as np
 from firesteel.model.arrays import Ints
 from firesteel.model.descriptors import encode_executions
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.failover.regions import tasks_needing_restart
 from firesteel.scheduler.kernel.commands import Command, Deploy
 from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, SchedulingPhase
-from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
 from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
-from firesteel.simulation.stopwatch import Stopwatch
+from firesteel.simulation.stopwatch import DECIDE, DEPLOY, GROW, INITIALIZE, RELEASE, Stopwatch
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 EDGES = ("all-to-all", "pointwise", "pipelined")
@@ -31,7 +30,7 @@ _WORKLOAD = Workload(seed=7, mean=ChainShape().partition_bytes, variants=64)
 """Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
 
 
-_MEASURED = (SchedulingPhase.DECIDE, SchedulingPhase.INITIALIZE, SchedulingPhase.DEPLOY, SchedulingPhase.RELEASE)
+_MEASURED = (DECIDE, INITIALIZE, DEPLOY, RELEASE)
 _CHUNK = 1_000
 """Single events made up at a time: more of them would be a heap for the garbage collector that no scheduler has."""
 
@@ -66,10 +65,10 @@ class Descriptors:
 class _Watch(Stopwatch):
     """What the job's start makes of the graph is building; after that, the phases of the tables."""
 
-    def name_of(self, phase: SchedulingPhase) -> str | None:
+    def name_of(self, phase: str) -> str | None:
         if self.is_under("start"):
-            return "build" if phase is SchedulingPhase.GROW else None
-        return phase.value if phase in _MEASURED else None
+            return "build" if phase == GROW else None
+        return phase if phase in _MEASURED else None
 
 
 class Drive:
@@ -80,10 +79,10 @@ class Drive:
         self.watch = _Watch()
         self.now = 0.0
         graph, options = shape.chain.job_graph(), Options(shape.chain.options())
-        # For single events the watch would take longer than what it measures.
-        profiler = self.watch if shape.bulk else NO_PROFILER
         with self.watch.measure("build"):
-            self.scheduler: Scheduler = create_scheduler(graph, options, profiler=profiler)
+            self.scheduler: Scheduler = create_scheduler(graph, options)
+        if shape.bulk:  # for single events the watch would take longer than what it measures
+            self.watch.attach(self.scheduler)
 
     def start(self) -> None:
         with self.watch.measure("start"):
@@ -188,9 +187,8 @@ def one_by_one(shape: Shape) -> float:
 
 def failover(drive: Drive) -> int:
     """Which tasks run again when one source fails while its consumers run. Nothing is restarted. Returns how many."""
-    strategy = drive.scheduler.failures._failover
     with drive.watch.measure("failover"):
-        restart = strategy.tasks_needing_restart({0: np.array([0])})
+        restart = tasks_needing_restart(drive.scheduler.graph, {0: np.array([0])})
     return sum(len(tasks) for tasks in restart.tasks.values())
 
 

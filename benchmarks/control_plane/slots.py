@@ -17,8 +17,9 @@ from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import JobGraph, JobVertex
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.events import ExecutorChanged
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
@@ -133,7 +134,7 @@ def _matching(case: Case, runs: int) -> str:
         pool = _pool(case)
         granted, seconds, rows = _ask(pool, asked)
         pool_seconds.append(seconds)
-        back_seconds.append(_timed(lambda pool=pool, rows=rows: [pool.cancel(own) for own in rows]))
+        back_seconds.append(_timed(lambda pool=pool, rows=rows: [pool.ended(own) for own in rows]))
     looped = [_looped(case, asked, goes_on=False) for _ in range(1 if case.full else min(runs, 3))]
     goes_on = [_looped(case, asked, goes_on=True) for _ in range(runs)]
     for found, _ in (*looped, *goes_on):
@@ -213,7 +214,7 @@ def _scheduler_seconds(enforcement: SlotEnforcement | None, bounded: bool, *, on
     mode = SlotMode(enforcement or SlotEnforcement.POOL, enforcement is SlotEnforcement.EXECUTOR_PROFILES)
     cluster = ClusterSpec(50, 16, workers=workers, mode=mode)
     options = Options(shape.options() | ({SPECULATIVE_ENABLED.key: True} if bounded else {}))
-    scheduler = create_scheduler(graph, options, cluster.total_slots, in_order=bounded, slot_mode=mode)
+    scheduler = create_scheduler(graph, options, Inputs(slots=cluster.total_slots, in_order=bounded, slot_mode=mode))
     handle, spent = scheduler.handle, [0.0]
 
     def timed(event):  # type: ignore[no-untyped-def]

@@ -12,8 +12,9 @@ from firesteel.model.job_graph import JobGraph, JobVertex, SourceInfo
 from firesteel.options import Options
 from firesteel.report.fold import JobFold
 from firesteel.report.slot_use import uses
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.records import JournalRecord
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.job import SimulatedJob
@@ -62,7 +63,7 @@ def _run(volumes: int, cluster: ClusterSpec, seed: int, kind: str) -> tuple[floa
     options = Options({"firesteel.decider.least-volume-per-slot": "0 b"} if kind == "by volume" else {})
     kept = _Kept()
     kept.record(planned(graph, "waves", options))
-    scheduler = create_scheduler(graph, options, cluster.total_slots)
+    scheduler = create_scheduler(graph, options, Inputs(slots=cluster.total_slots))
     SimulatedJob(scheduler, World(cluster, seed=seed, heartbeat=0.0), kept).run()
     use = uses(JobFold(kept.records))[0]
     return use.seconds, scheduler.graph.vertices[0].parallelism, use.used

@@ -59,9 +59,9 @@ def driver_time(count: int) -> float:
 
     from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
     from firesteel.options import Options
-    from firesteel.scheduler.factory import create_scheduler
     from firesteel.scheduler.kernel.commands import Deploy
     from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
+    from firesteel.scheduler.scheduler import create_scheduler
 
     graph = JobGraph(
         "tiny",

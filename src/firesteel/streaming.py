@@ -5,7 +5,7 @@ from __future__ import annotations
 from firesteel.api.adaptive_stream import AdaptiveStream
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, UsageError
 from firesteel.scheduler.streaming.records import EndState, RescaleRecord, StreamStatus, TriggerCause
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wish import ResourceRequirements
 
 __all__ = [
     "AdaptiveStream",

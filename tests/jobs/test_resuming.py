@@ -137,7 +137,7 @@ def finished(folder):
     """How many subtasks of each step are in the log as finished."""
     (log,) = folder.glob("storage/firesteel-job-*/log")
     told = [entry[0] for entry in read_log(log).entries if isinstance(entry[0], Told)]
-    events = [decode(one.event_kind, one.event) for one in told]
+    events = [decode(one.event) for one in told]
     found = Counter()
     for event in events:
         if isinstance(event, ExecutionsFinished):

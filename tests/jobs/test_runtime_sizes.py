@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import Decision, StateChange
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.spark.driver import runtime
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.storage.sizes_files import SizesFiles
@@ -67,8 +67,12 @@ class Saboteur:
         pass
 
 
+def unbuffered(graph, options, inputs, *others, **more):
+    return create_scheduler(graph, options, replace(inputs, size_buffer_bytes=0), *others, **more)
+
+
 def test_a_restart_before_the_decision_takes_its_share_from_the_sums(session, tmp_path, monkeypatch):
-    monkeypatch.setattr(runtime, "create_scheduler", partial(create_scheduler, size_buffer_bytes=0))
+    monkeypatch.setattr(runtime, "create_scheduler", unbuffered)
     answers, files = [], []
     saboteur = Saboteur(tmp_path / "storage")
     monkeypatch.setattr(SizesFiles, "_load", watched(SizesFiles._load, answers, files, saboteur.storage))

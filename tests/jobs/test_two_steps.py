@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.kernel.events import ExecutionsFinished
+from firesteel.scheduler.scheduler import Scheduler
 from oracle import assert_same_rows, duckdb_answer
 
 BY_KEY = """
@@ -124,7 +124,7 @@ def test_values_of_all_rows_are_counted_by_as_many_as_they_are_worth(session, tm
 @pytest.mark.parametrize("speculative", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_counts_are_right_where_values_are_made_again_in_another_order(session, tmp_path, monkeypatch, speculative):
     """When the first subtask has counted its values, an object is deleted that the others read as well."""
-    rows, deleted, handle = table(0.6, False), list[Path](), AdaptiveBatchScheduler.handle
+    rows, deleted, handle = table(0.6, False), list[Path](), Scheduler.handle
 
     def losing(self, event):
         counted_some = isinstance(event, ExecutionsFinished) and self.graph.vertices[event.vertex].job.name.startswith(
@@ -135,7 +135,7 @@ def test_counts_are_right_where_values_are_made_again_in_another_order(session, 
             deleted[0].unlink()
         return handle(self, event)
 
-    monkeypatch.setattr(AdaptiveBatchScheduler, "handle", losing)
+    monkeypatch.setattr(Scheduler, "handle", losing)
     options = {"jobmanager.adaptive-batch-scheduler.speculative.enabled": speculative}
     result, found = run(session, tmp_path, lambda env: counted(env, rows, "k"), **options)
     assert_same_rows(found, duckdb_answer(BY_KEY, t=rows))

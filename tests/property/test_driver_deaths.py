@@ -132,7 +132,7 @@ def _state(replayed) -> list[str]:
         "ended": left.ended is not None,
         "merging": bool(left.merges),
         "merged": any(left.merged.values()),
-        "waiting": scheduler.joins.is_open,
+        "waiting": scheduler.joins is not None and scheduler.joins.is_open,
         "mirrors": bool(table.mirror[: table.size].any()),
     }
     return found + [name for name, holds in facts.items() if holds]

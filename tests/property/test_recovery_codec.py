@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
-import os
-import pickle
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -60,7 +58,7 @@ def of_type(draw, hint, n):
         return tuple(draw(st.lists(of_type(inner, n), max_size=2))) if inner is not hint else draw(fixed(arguments, n))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return draw(st.sampled_from(hint))
-    if dataclasses.is_dataclass(hint):
+    if dataclasses.is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
         return draw(of_class(hint, n))
     plain = {int: WHOLE, float: NUMBER, str: st.text(), bytes: st.binary(), bool: st.booleans(), type(None): st.none()}
     return draw(plain[hint])
@@ -77,8 +75,15 @@ def of_class(draw, kind, n):
     if kind is ev.ExecutionReports:
         return draw(reports(n))
     hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    return kind(**{field.name: draw(of_type(hints[field.name], n)) for field in fields})
+    return kind(**{name: draw(of_type(hints[name], n)) for name in names_of(kind)})
+
+
+def names_of(kind):
+    return (
+        kind.__struct_fields__
+        if issubclass(kind, msgspec.Struct)
+        else [field.name for field in dataclasses.fields(kind) if field.init]
+    )
 
 
 @st.composite
@@ -106,8 +111,8 @@ def reports(draw, n):
 
 def told(value):
     """All that a value says: sequences are equal whether tuples or lists."""
-    if dataclasses.is_dataclass(value):
-        return type(value).__name__, [told(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
+        return type(value).__name__, [told(getattr(value, name)) for name in names_of(type(value))]
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, list | tuple):
@@ -121,7 +126,7 @@ def told(value):
 @given(data=st.data(), n=st.integers(0, 3))
 def test_an_event_comes_back_as_it_was(kind, data, n):
     event = data.draw(of_class(kind, n))
-    again = codec.decode(*codec.encode(event))
+    again = codec.decode(codec.encode(event)[1])
     assert type(again) is kind
     assert told(again) == told(event)
 
@@ -132,30 +137,12 @@ def test_columns_that_are_views_or_of_other_widths():
     event = ev.ExecutionsFinished(
         at=1.0, vertex=0, subtasks=np.arange(n, dtype=np.int32), attempts=np.zeros(n, np.int64), reports=columns
     )
-    again = codec.decode(*codec.encode(event))
+    again = codec.decode(codec.encode(event)[1])
     assert again.subtasks.tolist() == [0, 1, 2] and again.reports.tokens.tolist() == [0, 2, 4]
     assert again.reports.rows_in.tolist() == [7] * n and again.reports.running_at.tolist() == [2.0] * n
 
 
-class Bad:
-    def __reduce__(self):
-        return os.mkdir, ("never",)
-
-
-@pytest.mark.parametrize("value", [builtins.print, os.system, np.arange, pickle.Unpickler, Bad(), codec.decode, ev.np])
-def test_a_pickle_of_anything_else_is_refused_and_not_run(value, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try:
-        data = pickle.dumps(value)
-    except TypeError:  # a module
-        data = b"cfiresteel.scheduler.kernel.events\nnp\n."
-    with pytest.raises(ValueError, match="no plain data"):
-        codec.load(data)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("data", [b"", b"\x80", b"cfiresteel.scheduler.kernel.events\nnp.load\n.", pickle.dumps(1)])
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xc0", b"\x81\xa2at\xa1x", b"\x81\xa2at\x00\x00"])
 def test_bytes_that_are_no_event_are_refused(data):
-    for kind in (codec.PICKLED, codec.FINISHED, codec.DEPLOYING, 9):
-        with pytest.raises(ValueError):
-            codec.decode(kind, data)
+    with pytest.raises(ValueError):
+        codec.decode(data)

@@ -12,7 +12,9 @@ from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, rand
 
 from firesteel.model.pipelined_region import logical_pipelined_regions
 from firesteel.model.tarjan import strongly_connected_components
-from firesteel.scheduler.deployment import gathering
+from firesteel.scheduler.deployment import deployment
+from firesteel.scheduler.failover import failover
+from firesteel.scheduler.failover.regions import tasks_needing_restart
 from firesteel.scheduler.kernel import commands as c
 
 FAULTS = FaultInjection(
@@ -24,7 +26,10 @@ SEEDS = st.integers(0, 1 << 32)
 @pytest.fixture(autouse=True)
 def nothing_is_gathered(monkeypatch):
     """So that whatever can run is deployed by the same event."""
-    monkeypatch.setattr(gathering, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(deployment, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(
+        failover, "tasks_needing_restart", tasks_needing_restart
+    )  # ``watch`` puts another one in its place
 
 
 def job(graph, rng, scheduler="Default", **options):
@@ -105,11 +110,11 @@ def test_regions_and_groups_are_what_single_edges_say(seed, pipelined, pointwise
 def watch(p):
     """Compares every decision with the naive model; returns what was seen."""
     handle, cache, seen = p.scheduler.handle, {}, set()
-    failover = p.scheduler.failures._failover
-    by_groups = failover.tasks_needing_restart
 
-    def restart(failed):
-        found = by_groups(failed)
+    def restart(graph, failed):
+        found = tasks_needing_restart(graph, failed)
+        if graph is not p.scheduler.graph:
+            return found
         first = [(v, int(k)) for chosen in (failed, found.invalidated) for v, ks in chosen.items() for k in ks]
         model = naive(p.scheduler, cache)
         expected = model.restart_set(first)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from tests.effort import examples
 from tests.groups_kit import ring
 from tests.simulation.job import SimulatedJob
@@ -21,10 +22,11 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
@@ -111,7 +113,7 @@ def simulated(graph, *workers, mode=None, seed=1, **options):
     cluster = ClusterSpec(len(workers), workers=workers, mode=mode or SlotMode())
     world = World(cluster, StorageSpec(bandwidth=1e4), workload=Workload(seed, mean=1000, variants=64), seed=seed)
     try:
-        scheduler = create_scheduler(graph, Options(options), slot_mode=cluster.mode)
+        scheduler = create_scheduler(graph, Options(options), Inputs(slot_mode=cluster.mode))
     except UsageError:
         return None
     return SimulatedJob(scheduler, world, validate_every=5)
@@ -254,7 +256,7 @@ def grants(change):
             commands = handle(event)
             deploys = [k for k, command in enumerate(commands) if isinstance(command, c.Deploy)]
             for k in deploys:
-                commands[k] = replace(commands[k], slots=change(commands[k].slots))
+                commands[k] = structs.replace(commands[k], slots=change(commands[k].slots))
             return commands
 
         job.scheduler.handle = handled

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -14,7 +15,9 @@ from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, rand
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import DistributionPattern, ShipStrategy
 from firesteel.scheduler.exchange import merging
-from firesteel.scheduler.finishing import SingleFinish
+from firesteel.scheduler.execution_events import ExecutionEvents
+from firesteel.scheduler.failover import failover
+from firesteel.scheduler.failover.regions import tasks_needing_restart
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import InputRanges
@@ -195,17 +198,15 @@ def naive_restart_set(graph, failed):
 def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
     rng = random.Random(seed)
     p = job(rng, restart_strategy__fixed_delay__attempts=10_000)
-    strategy = p.scheduler.failures._failover
-    by_groups = strategy.tasks_needing_restart
 
-    def compared(failed):
-        restart = by_groups(failed)
+    def compared(graph, failed):
+        restart = tasks_needing_restart(graph, failed)
         expected = naive_restart_set(p.scheduler.graph, [*failed.items(), *restart.invalidated.items()])
         assert {(v, int(s)) for v, chosen in restart.tasks.items() for s in chosen} == expected
         return restart
 
-    strategy.tasks_needing_restart = compared
-    drive(p, rng, FAULTS)
+    with mock.patch.object(failover, "tasks_needing_restart", compared):
+        drive(p, rng, FAULTS)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -301,13 +302,13 @@ def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed
         p = valid_job(rng)
         assume(p is not None)
         taken = []
-        single = SingleFinish.admit
+        single = ExecutionEvents._admit_one
 
         def admit(self, event):
             return short and single(self, event) and taken.append(event) is None
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(SingleFinish, "admit", admit)
+            patch.setattr(ExecutionEvents, "_admit_one", admit)
             drive(p, rng, FAULTS)
         return p, len(taken)
 

@@ -22,9 +22,10 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.slots.manager import SlotManager
 from firesteel.scheduler.slots.resource_profile import WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec
@@ -75,7 +76,7 @@ class Session:
         scheduler = create_scheduler(
             graph,
             Options(options),
-            slot_mode=self.spec.mode,
+            Inputs(slot_mode=self.spec.mode),
             join=lambda _, workers, left: self.manager.register(name, workers, lambda: self._tell(name), left),
         )
         world = World(

@@ -179,7 +179,7 @@ class PoolAgainstLoop(RuleBasedStateMachine):
     def executions_are_over(self, every, twice):
         over = np.arange(0, self.rows, every)
         for _ in range(1 + twice):
-            self.pool.cancel(over)
+            self.pool.ended(over)
         for worker in self.model.values():
             worker.let_go(set(over.tolist()))
         self.lost = {row for row in self.lost if row % every}

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 from tests.effort import examples
 from tests.simulation.digest import JournalDigest
 from tests.simulation.faults import Faults
@@ -27,11 +28,12 @@ from tests.simulation.random_jobs import random_graph, random_job
 
 from firesteel.errors import UsageError
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED, Options
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.speculation.detector import SlowTasks
+from firesteel.scheduler.scheduler import create_scheduler
+from firesteel.scheduler.speculation.execution_times import SlowTasks
+from firesteel.scheduler.speculation.mirrors import Mirrors
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
@@ -47,29 +49,17 @@ class Accuser:
     """A detector that calls slow whatever it is told to, right or wrong, at each check: every n-th execution."""
 
     def __init__(self, every: float, nth: int) -> None:
-        self._every = every
-        self._table = None
+        self.interval = every
+        self.table = None
         self.nth = nth
         """0: none."""
 
-    def start(self, graph, listener, set_timer, at=0.0):
-        self._table, self._listener, self._set_timer = graph.executions, listener, set_timer
-        set_timer("accuser", at + self._every)
-
-    def stop(self):
-        self._table = None
-
-    def timer_fired(self, timer, at):
-        table = self._table
-        if timer != "accuser" or table is None:
-            return
-        self._set_timer("accuser", at + self._every)
+    def slow_tasks(self, at):
+        table = self.table
         running = [row for row in range(table.size) if table.state[row] in (S.DEPLOYING, S.RUNNING)]
         running = [row for row in running if self.nth and row % self.nth == 0]
         vertices = sorted({int(table.vertex[row]) for row in running})
-        self._listener.notify_slow_tasks(
-            [self._told(v, [r for r in running if table.vertex[r] == v]) for v in vertices]
-        )
+        return [self._told(v, [r for r in running if table.vertex[r] == v]) for v in vertices]
 
     def _told(self, vertex, rows):
         ones = np.ones(len(rows))
@@ -126,6 +116,7 @@ class SpeculatingJob(RuleBasedStateMachine):
         graph = random_graph(rng)
         try:
             scheduler = create_scheduler(graph, Options(options), detector=self.accuser)
+            self.accuser.table = scheduler.executions
         except UsageError:
             return
         self.job = SimulatedJob(scheduler, world, validate_every=3)
@@ -270,7 +261,7 @@ def test_a_second_winner_is_seen():
 @pytest.mark.full
 def test_too_many_attempts_are_seen():
     def lift(job):
-        job.scheduler.speculation._limit += 1
+        next(policy for policy in job.scheduler.policies if isinstance(policy, Mirrors))._limit += 1
 
     assert "attempts of a subtask" in broken(lift)
 
@@ -279,7 +270,9 @@ def test_too_many_attempts_are_seen():
 def test_a_deployment_that_keeps_away_from_nothing_is_seen():
     def careless(_event, commands):
         return [
-            replace(command, placement=c.Placement(may_reject=False)) if isinstance(command, c.Deploy) else command
+            structs.replace(command, placement=c.Placement(may_reject=False))
+            if isinstance(command, c.Deploy)
+            else command
             for command in commands
         ]
 
@@ -300,7 +293,7 @@ def test_a_loser_that_nobody_cancels_is_seen():
 def test_a_consumer_that_reads_a_loser_is_seen():
     def mixed_up(_event, commands):
         return [
-            replace(command, gates=tuple(replace(g, tokens=g.tokens + (g.tokens >= 0)) for g in command.gates))
+            structs.replace(command, gates=tuple(replace(g, tokens=g.tokens + (g.tokens >= 0)) for g in command.gates))
             if isinstance(command, c.Deploy)
             else command
             for command in commands

@@ -11,17 +11,18 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.effort import examples
 from tests.simulation.digest import JournalDigest
 from tests.simulation.streams.random_streams import random_stream, run_random_stream
 from tests.simulation.streams.stream import SimulatedStream
 
 from firesteel.scheduler.streaming import adaptive_scheduler
+from firesteel.scheduler.streaming import rescales as rescaling
+from firesteel.scheduler.streaming.manager import RescaleManager
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange
-from firesteel.scheduler.streaming.rescaling import rescales as rescaling
-from firesteel.scheduler.streaming.rescaling.manager import RescaleManager
+from firesteel.scheduler.streaming.slots import ProfileSlots
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
-from firesteel.scheduler.streaming.wanted.slots import ProfileSlots
 from firesteel.simulation.violation import ViolationError
 
 SEEDS = st.integers(0, 1 << 40)
@@ -140,7 +141,9 @@ def broken(monkeypatch, fault):
             plain_emit = adaptive_scheduler.Recorder.emit
 
             def replays(self, command):
-                plain_emit(self, replace(command, parallelism=1) if type(command).__name__ == "Rescale" else command)
+                plain_emit(
+                    self, structs.replace(command, parallelism=1) if type(command).__name__ == "Rescale" else command
+                )
 
             monkeypatch.setattr(adaptive_scheduler.Recorder, "emit", replays)
         case "promises slots twice":

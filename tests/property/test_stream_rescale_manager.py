@@ -14,7 +14,7 @@ from tests.effort import examples
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.events import TimerFired
-from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
 MOVES = {(move.source, move.target) for move in RESCALE_PHASES.table}

@@ -11,9 +11,8 @@ from firesteel import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.scheduler.streaming.events import ExecutorOffer
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.parallelism import Wanted
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.wanted.slots import Resources, slots_of_stream, task_cpus
+from firesteel.scheduler.streaming.slots import Resources, slots_of_stream, task_cpus
+from firesteel.scheduler.streaming.wish import ResourceRequirements, Wanted
 
 SETTINGS = StreamSettings.of(Options())
 CORES = st.sampled_from([0.1, 0.2, 0.25, 0.3, 0.5, 0.7, 0.75, 1, 1.5, 2, 3])

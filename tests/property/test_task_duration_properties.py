@@ -14,10 +14,11 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.parallelism import decide_source, decide_vertex
 from firesteel.scheduler.parallelism.replay import recalled
-from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION
+from firesteel.scheduler.parallelism.waves import MOST_VOLUMES, TASK_DURATION
+from firesteel.scheduler.scheduler import create_scheduler
 
 costs = st.floats(1e-6, 1e3, allow_nan=False)
 
@@ -100,6 +101,6 @@ def test_jobs_of_steps_of_any_cost_run_to_their_end(spent, slots, known):
         vertex.step = f"step-{vertex.id}"
     table = {v.step: StepCost(s) for v, s in zip(builder.graph.vertices, spent, strict=True) if known or v.id % 2}
     options = Options({"data-volume-per-task": 100, "firesteel.subpartition-factor": 4})
-    p = Plane(create_scheduler(builder.graph, options, slots=slots, costs=StepCosts(table))).start()
+    p = Plane(create_scheduler(builder.graph, options, Inputs(slots=slots, costs=StepCosts(table)))).start()
     p.run()
     assert p.status == "FINISHED"

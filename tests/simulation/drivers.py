@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 from tests.simulation.digest import JournalDigest
 
 from firesteel.model.arrays import Ints
+from firesteel.scheduler.inputs import SideInputs
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.codec import encode
@@ -22,7 +24,6 @@ from firesteel.scheduler.recovery.facts import facts_of
 from firesteel.scheduler.recovery.reconcile import Found, events_after, kept_tokens
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Told, decode_records, encode_records
 from firesteel.scheduler.recovery.replay import Replayed, replay
-from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.simulation.cluster.runs import RunState
@@ -284,7 +285,7 @@ def _plain(event: e.Event) -> e.Event:
     partitions = tuple(
         replace(part, sizes=None if part.sizes is None else list(part.sizes)) for part in event.reports.partitions
     )
-    return replace(event, reports=replace(event.reports, partitions=partitions))
+    return structs.replace(event, reports=replace(event.reports, partitions=partitions))
 
 
 def mortal(make: MakeScheduler) -> tuple[Scheduler, MakeDrivers]:

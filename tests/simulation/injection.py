@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 from tests.simulation.ending import Ending
 from tests.simulation.plane import Plane
 
@@ -108,7 +108,7 @@ class FaultInjection(injection.FaultInjection):
 
         def told() -> None:
             plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.is_heard
-            plane.tell(replace(event, at=plane.clock.now))
+            plane.tell(structs.replace(event, at=plane.clock.now))
 
         plane.message(plane.dice.until_next(2 * plane.faults.late_by), told)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec import structs
 from tests.simulation.plane import Plane
 
 from firesteel.model.arrays import Ints
@@ -107,7 +106,7 @@ class Launcher(launching.Launcher):
     def _launched(self, rows: Ints, running: bool) -> e.ExecutionsDeploying:
         event = super()._launched(rows, running)
         nameless = self._plane.dice.happens(self._plane.faults.nameless)
-        return replace(event, nodes=[], executors=()) if nameless else event
+        return structs.replace(event, nodes=[], executors=()) if nameless else event
 
 
 def _avoided(plane: Plane, deployment: Deployment) -> Mask:

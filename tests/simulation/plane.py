@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 from tests.simulation import reading, regions
 from tests.simulation.faults import Faults
@@ -249,7 +250,7 @@ class Plane(plane.Plane):
     def _cancel(self, command: c.Cancel) -> None:
         if self.driver:  # an earlier one may have died before it deployed them
             known = self.runs.were_deployed(command.vertex, command.subtasks, command.attempts)
-            command = replace(command, subtasks=command.subtasks[known], attempts=command.attempts[known])
+            command = structs.replace(command, subtasks=command.subtasks[known], attempts=command.attempts[known])
         super()._cancel(command)
 
     def _stop(self, running: Ints) -> None:

@@ -41,11 +41,9 @@ from firesteel.options import (
     SPECULATIVE_ENABLED,
     Options,
 )
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import DirectInputs, Inputs
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.scheduler.parallelism.planning import NOTHING_PINNED
-from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
-from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.job import Outcome
@@ -74,16 +72,12 @@ class RandomJob:
     impossible: str = ""
     """A slot sharing group that no worker can ever hold: the job must fail, and say so."""
 
-    def scheduler(self, side_inputs: DirectInputs = DIRECT, pinned: Mapping[int, int] = NOTHING_PINNED) -> Scheduler:
+    def scheduler(self, side_inputs: DirectInputs | None = None, pinned: Mapping[int, int] | None = None) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
-        return create_scheduler(
-            self.graph,
-            self.options,
-            slot_mode=self.world.cluster.mode,
-            size_buffer_bytes=self.size_buffer_bytes,
-            side_inputs=side_inputs,
-            pinned=pinned,
+        inputs = Inputs(
+            slot_mode=self.world.cluster.mode, size_buffer_bytes=self.size_buffer_bytes, pinned=dict(pinned or {})
         )
+        return create_scheduler(self.graph, self.options, inputs, side_inputs)
 
     def simulated(self, journal: Instrument | None, *, validate_every: int = 0) -> SimulatedJob:
         """The job on its cluster, with drivers that die where its world says so. Raises UsageError as ``scheduler`` does."""

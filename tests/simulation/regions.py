@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 from tests.simulation.worker_queue import Member
 
 from firesteel.model.arrays import Ints
@@ -54,7 +55,7 @@ def seen_by(part: Deploy, command: DeployRegions) -> Deploy:
         replace(gate, pipelined=True) if _is_made_beside(gate, ranges, made) else gate
         for gate, ranges in zip(part.gates, part.ranges, strict=True)
     )
-    return replace(part, gates=gates)
+    return structs.replace(part, gates=gates)
 
 
 def _is_made_beside(gate: GateDescriptor, ranges: InputRanges, made: dict[int, Ints]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from pathlib import Path
 
 import pyspark.sql.functions as F
 import pytest
+from msgspec import structs
 
 from firesteel.journal.file import Instruments
 from firesteel.scheduler.streaming.commands import (
@@ -169,7 +169,7 @@ class Patient(Impatient):
 
     def handle(self, event):
         return [
-            dataclasses.replace(command, replay=False, within=0.1) if isinstance(command, Rescale) else command
+            structs.replace(command, replay=False, within=0.1) if isinstance(command, Rescale) else command
             for command in super().handle(event)
         ]
 

@@ -14,6 +14,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options, parse_size
+from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism import ConsumedResult
 from firesteel.scheduler.parallelism.asked import bounds_asked, unknown
@@ -128,7 +129,7 @@ def decide_request(request: Any, defaults: Options | None = None) -> Decided:
         raise UsageError(f"'inputs' is a list, not {_kind(fields['inputs'])}.", hint='Write "inputs": [{...}, ...].')
     given: Sequence[Any] = fields["inputs"]
     results = _joined([_input(i, one) for i, one in enumerate(given)], fields.get("join"))
-    plan = Decider(defaults).decide(results, bounds, "a request")
+    plan = Decider(defaults, DirectInputs()).decide(results, bounds, "a request")
     said = plan.decision
     return Decided(plan.parallelism, said["rule"], said["bounds"], said["reason"], plan.input_bytes, plan.ranges)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError
 from firesteel.scheduler.streaming.records import StreamStatus as StreamStatus  # noqa: PLC0414 - what an answer holds
-from firesteel.scheduler.streaming.wanted.requirements import check_partitions
+from firesteel.scheduler.streaming.wish import check_partitions
 
 MAX_REQUEST = 1 << 16
 MAX_ANSWER = 1 << 22

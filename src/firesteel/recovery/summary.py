@@ -75,7 +75,7 @@ def summary(job: FoundJob) -> Summary:
     for record in _of_generation(job):
         match record:
             case Told(event_kind=kind, event=event) if kind == FINISHED:
-                told = decode(kind, event)
+                told = decode(event)
                 assert isinstance(told, ExecutionsFinished)
                 steps[told.vertex].finished.update(told.subtasks.tolist())
             case Deployed():

@@ -35,7 +35,8 @@ def validate(scheduler: Scheduler) -> None:
         if result is not None:
             _result(scheduler, result)
     _regions(scheduler)
-    scheduler.resources.validate()
+    for check in scheduler.job.hooks.validate:
+        check()
 
 
 def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
@@ -55,12 +56,6 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     older = np.setdiff1d(rows, table.round_of(newest))
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))
     assert not alive.any(), f"{where}: a superseded execution may still finish"
-    if scheduler.job.is_active and vertex.ranges is not None:
-        block = scheduler.graph.regions.block(vertex.id)
-        able = scheduler.deployment.readiness.deployable_regions(block, np.arange(block.count))
-        ready = np.isin(block.of(vertex.id, np.arange(vertex.parallelism)), able)
-        ready &= ~scheduler.strategy.candidates(vertex.id)
-        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and are not scheduled"
     if not vertex.job.supports_concurrent_attempts:
         pending = table.index[rows[IS_PENDING[table.state[rows]]]]
         assert len(np.unique(pending)) == len(pending), f"{where}: two attempts of a subtask at once"
@@ -85,9 +80,8 @@ def _rounds(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     )
     assert (table.opens[rows] | (table.prior[rows] != NO_ROW)).all(), f"{where}: a round without a first execution"
     joined = rows[(states == S.CREATED) & ~table.opens[rows]]
-    assert np.isin(joined, list(scheduler.speculation.candidates)).all(), (
-        f"{where}: an execution that will never be deployed"
-    )
+    waiting = [row for rows in scheduler.job.joined.values() for row in rows.tolist()]
+    assert np.isin(joined, waiting).all(), f"{where}: an execution that will never be deployed"
 
 
 def _result(scheduler: Scheduler, result: IntermediateResult) -> None:

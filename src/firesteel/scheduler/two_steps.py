@@ -12,34 +12,25 @@ from collections.abc import Callable
 from firesteel.humanize import format_bytes, plural
 from firesteel.model.absorbing import Absorbing
 from firesteel.model.job_graph import JobVertex
-from firesteel.scheduler.kernel.commands import VertexAbsorbed
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.kernel.records import GraphChanged
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.parallelism.model import Bounds, VertexPlan
 from firesteel.scheduler.parallelism.planning import Planner
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
-from firesteel.scheduler.topology.planned import planned_vertex
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 
 
 class TwoSteps:
     """The decisions that are left, in the order of their vertices."""
 
     def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        planner: Planner,
-        recorder: Recorder,
-        *,
-        bounds: Callable[[JobVertex], Bounds],
-        puts_off: Callable[[int], bool],
+        self, job: Job, planner: Planner, bounds: Callable[[JobVertex], Bounds], puts_off: Callable[[int], bool]
     ) -> None:
         """``bounds``: of a vertex, as they are now; ``puts_off``: whether a vertex waits for a side of a join behind it."""
-        self._graph = graph
+        self._job = job
+        self._graph = job.graph
         self._planner = planner
         self._bounds = bounds
         self._puts_off = puts_off
-        self._recorder = recorder
-        self._open = [vertex.id for vertex in graph.vertices if vertex.job.first_step is not None]
+        self._open = [vertex.id for vertex in job.graph.vertices if vertex.job.first_step is not None]
 
     def consider(self) -> None:
         """Decides those that can be decided now, before vertices are initialised. Raises UndecidableVertex."""
@@ -76,17 +67,10 @@ class TwoSteps:
             self._record(first, second, plan, "two steps", _why_two(second, plan))
             return
         self._record(first, second, plan, "one step", f"one step: {why}")
-        self._graph.absorb(Absorbing(second.id, None))
-        self._recorder.emit(VertexAbsorbed(second.id, first.id, None))
-        vertex = planned_vertex(self._graph.job_graph, self._graph.job_graph.vertices[second.id])
-        self._recorder.record(
-            GraphChanged(
-                at=self._recorder.at, event=self._recorder.event, absorbed=first.id, into=second.id, vertex=vertex
-            )
-        )
+        self._job.absorb(Absorbing(second.id, None))
 
     def _record(self, first: JobVertex, second: JobVertex, plan: VertexPlan, result: str, reason: str) -> None:
-        self._recorder.decision(
+        self._job.recorder.decision(
             "two steps",
             vertex=second.id,
             name=second.name,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from firesteel.humanize import plural
 from firesteel.model.arrays import Ints
-from firesteel.scheduler.deployment.readiness import Readiness
-from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.deployment.readiness import deployable_regions
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.records import UNDECIDED
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
@@ -20,49 +17,15 @@ _MOST_NAMED = 5
 S = ExecutionState
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """Reasons to wait that the graph does not tell."""
-
-    pending_restarts: int
-    has_slots: bool | None
-    """True: Spark has executors; None: nobody told."""
-    committing: bool
-    joins: list[str] = field(default_factory=list)
-    """Sentences on vertices that are put off."""
-    merging: list[str] = field(default_factory=list)
-    """Sentences on results that are being merged."""
-    speculation: list[str] = field(default_factory=list)
-    """Sentences on executions beside others that wait for a slot, and on nodes that are blocked."""
+def waiting_for(job: Job) -> list[str]:
+    """What vertices wait for: inputs, slots, executions that run or are being cancelled."""
+    graph, has_slots = job.graph, bool(job.nodes) if job.nodes.is_told else None
+    vertices = [vertex for vertex in graph.vertices if not vertex.is_absorbed]
+    return [line for vertex in vertices for line in _vertex(graph, vertex, has_slots, job.recorder.at)]
 
 
-def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
-    """``now``: seconds on the job's clock. Empty once the job has ended."""
-    if job.status.is_terminal:
-        return []
-    if job.status is JobStatus.CREATED:
-        return ["The job waits for its start."]
-    if waits.committing:
-        return ["The job waits for its sinks to be published."]
-    lines = [*waits.joins, *waits.merging]
-    if waits.pending_restarts and not job.is_ending:
-        lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
-    for vertex in graph.vertices:
-        if vertex.is_absorbed:
-            continue
-        lines += _vertex(readiness, graph, vertex, waits.has_slots, now)
-    lines += waits.speculation
-    lines = list(dict.fromkeys(lines))  # a producer of several inputs is told once
-    return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
-
-
-def _vertex(
-    readiness: Readiness,
-    graph: DefaultExecutionGraph,
-    vertex: ExecutionJobVertex,
-    has_slots: bool | None,
-    now: float,
-) -> list[str]:
+def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool | None, now: float) -> list[str]:
+    """``has_slots``: Spark has executors; None: nobody told."""
     name = f"Vertex {vertex.id} '{vertex.job.name}'"
     if not vertex.is_initialized:
         return _inputs(graph, vertex, f"{name} {UNDECIDED}", now)
@@ -85,7 +48,7 @@ def _vertex(
         lines.append(f"{name} has an earlier attempt of {subtasks_named(earlier)} being cancelled.")
     lines += [f"{name} has {attempts}." for attempts in _concurrent(vertex, now)]
     created = np.flatnonzero(states == S.CREATED)
-    ready = created[_ready(readiness, graph, vertex, created)]
+    ready = created[_ready(graph, vertex, created)]
     if len(ready):
         lines.append(f"{name} has {subtasks_named(ready)} waiting for a slot.")
     if len(created):
@@ -93,11 +56,11 @@ def _vertex(
     return lines
 
 
-def _ready(readiness: Readiness, graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
+def _ready(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
     """Returns a mask of these subtasks: True where only a slot is missing, for all of their region can run."""
     block = graph.regions.block(vertex.id)
     regions = block.of(vertex.id, subtasks)
-    return np.isin(regions, readiness.deployable_regions(block, np.unique(regions)))
+    return np.isin(regions, deployable_regions(graph, block, np.unique(regions)))
 
 
 def _inputs(

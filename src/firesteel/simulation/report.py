@@ -22,10 +22,11 @@ from firesteel.options import (
     RESTART_STRATEGY,
     Options,
 )
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.failover.restart_strategies import UNLIMITED
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord, SlotUsage
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.topology.planned import planned
 from firesteel.simulation.cluster.nodes import ClusterSpec
@@ -254,9 +255,9 @@ def _costs_of_run(simulated: Simulated, journal: Instrument | None) -> Costs:
 def _started(simulated: Simulated, fail_rate: float, watch: Stopwatch, journal: Instrument | None) -> SimulatedJob:
     graph, options = simulated.job_graph(), simulated.all_options()
     with watch.measure("build"):
-        scheduler = create_scheduler(
-            graph, options, simulated.cluster.total_slots, slot_mode=simulated.cluster.mode, profiler=watch
-        )
+        inputs = Inputs(slots=simulated.cluster.total_slots, slot_mode=simulated.cluster.mode)
+        scheduler = create_scheduler(graph, options, inputs)
+        watch.attach(scheduler)
     job = SimulatedJob(scheduler, simulated.world(fail_rate), journal, watch)
     job.start()
     return job

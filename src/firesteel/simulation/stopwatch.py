@@ -1,13 +1,20 @@
-"""Real time by phase: a profiler of the scheduler, and of what is done around it."""
+"""Real time by phase: of the scheduler, and of what is done around it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
-from firesteel.scheduler.kernel.profiler import SchedulingPhase
+from firesteel.scheduler.exchange.release import Release
+from firesteel.scheduler.growth import Growth
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, VertexInitialization
 
+P = ParamSpec("P")
+T = TypeVar("T")
+GROW, DECIDE, INITIALIZE, DEPLOY, RELEASE = "grow", "decide", "initialise", "deploy", "release"
 OUTSIDE = "outside"
 """Time inside a measured call that is not the scheduler's: sizes being made up."""
 
@@ -29,21 +36,49 @@ class Stopwatch:
         finally:
             self._leave()
 
-    def entered(self, phase: SchedulingPhase) -> None:
-        name = self.name_of(phase)
-        if name is not None:
-            self._enter(name)
+    def attach(self, scheduler: Scheduler) -> None:
+        """Tells the phases of the scheduler apart from now on. One may lie inside another one."""
+        graph, hooks = scheduler.graph, scheduler.job.hooks
+        growth = next(policy for policy in scheduler.policies if isinstance(policy, Growth))
+        for name in ("source", "decided", "by_count", "ranges", "preview"):
+            self._watch(growth.planner, name, DECIDE)
+        self._watch(growth.planner, "initialize", INITIALIZE)
+        self._watch(graph, "make_regions", "regions")
+        self._watch(scheduler.job.descriptors, "deploy", DEPLOY)
+        hooks.act = [self._timed(act, GROW) if act == growth.act else act for act in hooks.act]
+        release = [policy.finished for policy in scheduler.policies if isinstance(policy, Release)]
+        hooks.finished = [
+            self._timed(finished, RELEASE) if finished in release else finished for finished in hooks.finished
+        ]
+        made = graph.initialize_job_vertex
 
-    def left(self, phase: SchedulingPhase) -> None:
-        if self.name_of(phase) is not None:
-            self._leave()
+        def initialized(plan: VertexInitialization, at: float) -> ExecutionJobVertex:
+            vertex = made(plan, at)
+            for result in vertex.results:
+                self._watch(result.info, "record", "sizes")
+            return vertex
 
-    def name_of(self, phase: SchedulingPhase) -> str | None:
+        graph.initialize_job_vertex = initialized
+
+    def _watch(self, owner: object, method: str, phase: str) -> None:
+        setattr(owner, method, self._timed(getattr(owner, method), phase))
+
+    def _timed(self, call: Callable[P, T], phase: str) -> Callable[P, T]:
+        def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            name = self.name_of(phase)
+            if name is None:
+                return call(*args, **kwargs)
+            with self.measure(name):
+                return call(*args, **kwargs)
+
+        return timed
+
+    def name_of(self, phase: str) -> str | None:
         """Returns the name that a phase of the scheduler goes by; None: it is not told apart. Growth is told by its parts; what
         is initialised on the start is built."""
-        if phase is SchedulingPhase.INITIALIZE and self.is_under("start"):
+        if phase == INITIALIZE and self.is_under("start"):
             return "build"
-        return None if phase is SchedulingPhase.GROW else phase.value
+        return None if phase == GROW else phase
 
     @contextmanager
     def outside(self) -> Generator[None, None, None]:

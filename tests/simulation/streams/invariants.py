@@ -35,7 +35,7 @@ from firesteel.scheduler.streaming.events import (
 from firesteel.scheduler.streaming.records import EndState, RescaleRecord, StreamEnded, StreamStateChange
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES, Phase, SchedulerState
-from firesteel.scheduler.streaming.wanted.assessment import pause_after
+from firesteel.scheduler.streaming.wish import pause_after
 from firesteel.simulation.violation import check
 
 MOVES = {(move.source.value, move.target.value) for move in SCHEDULER_STATES.table}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
 from tests.simulation.streams.query import Host, SimulatedCheckpoint, SimulatedQuery
 
 from firesteel.scheduler.streaming.commands import Action, Rescale
@@ -70,7 +71,7 @@ class SimulatedRescale:
             return
         host = self.host
         host.rescale_over(False)
-        host.tell(replace(failure, at=host.clock.now, run=self.command.run))
+        host.tell(structs.replace(failure, at=host.clock.now, run=self.command.run))
 
     def _stop(self) -> None:
         self._told(RescaleStep.STOP)

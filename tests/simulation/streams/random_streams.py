@@ -14,7 +14,7 @@ from tests.simulation.streams.world import SimulatedUser, StreamFaults, StreamWo
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wish import ResourceRequirements
 
 _AS = "jobmanager.adaptive-scheduler."
 HOUR = 3600.0

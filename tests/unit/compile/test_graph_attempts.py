@@ -14,8 +14,8 @@ from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.events import JobStarted
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.topology.planned import planned
 from graph_kit import check_shape
@@ -226,7 +226,7 @@ def test_every_attempt_of_a_source_subtask_reads_the_same_splits():
 
     def deploy(rows):
         option = ExecutionDeploymentOption(0, scheduler.executions.index[rows].astype(np.int64), rows)
-        return scheduler.deployment.descriptors.deploy(option)
+        return scheduler.job.descriptors.deploy(option)
 
     first = deploy(vertex.newest)
     mirrors = vertex.create_new_speculative_executions(np.array([2, 0]), 1.0)

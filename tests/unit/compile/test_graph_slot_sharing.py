@@ -17,9 +17,9 @@ from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
-from firesteel.scheduler.factory import create_scheduler
-from firesteel.spark.driver.runtime import decisions_before
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.scheduler import create_scheduler
+from firesteel.spark.driver.exchanges import decisions_before
 from graph_kit import check_shape
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
@@ -334,7 +334,7 @@ class TestPipelined:
         options |= {"fine-grained.shuffle-mode.all-blocking": True}
         job = compiled(step(rows.rebalance(), GPU), **options)
         assert {d.type for d in job.job_graph.datasets} == {ResultPartitionType.BLOCKING}
-        assert isinstance(create_scheduler(job.job_graph, Options(options)), AdaptiveBatchScheduler)
+        assert create_scheduler(job.job_graph, Options(options)).status is JobStatus.CREATED
         with pytest.raises(UsageError):  # it is for jobs whose groups have resources
             compiled(step(rows.forward(), "a"), **options)
 

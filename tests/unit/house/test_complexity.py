@@ -19,9 +19,9 @@ from tests.scheduler_kit import GraphBuilder
 
 from firesteel.model.job_graph import JobGraph, ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.failover.regions import tasks_needing_restart
 from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
-from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
 
 N = 300
@@ -193,10 +193,9 @@ def consumers_in_bulk(graph: JobGraph, kind: str) -> Callable[[], object]:
 def failover(graph: JobGraph, kind: str) -> Callable[[], object]:
     """Which tasks one source takes along while all its consumers run."""
     scheduler = ready_to_run(graph, kind)
-    strategy = scheduler.failures._failover
 
     def restart() -> None:
-        assert strategy.tasks_needing_restart({0: np.array([0])}).tasks
+        assert tasks_needing_restart(scheduler.graph, {0: np.array([0])}).tasks
 
     return restart
 

@@ -10,12 +10,13 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import DirectInputs, Inputs
 from firesteel.scheduler.kernel.records import Decision, JobPlanned
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
 from firesteel.scheduler.parallelism.asked import bounds_asked
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.scheduler.parallelism.vertex_decider import Decider
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.simulation.what_if import compare
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -148,7 +149,7 @@ def test_a_users_decider_is_asked_and_told_of_it():
         return 3
 
     globals()["decide"] = decide
-    decider = Decider(Options({"firesteel.decider.function": f"{__name__}:decide"}))
+    decider = Decider(Options({"firesteel.decider.function": f"{__name__}:decide"}), DirectInputs())
     assert decider.decide([even(8)], bounds(MIB), "step").parallelism == 3
     assert seen == [8]
 
@@ -195,7 +196,7 @@ def test_a_job_uses_it_for_steps_alone_in_their_forward_group():
     leader = builder.step((alone, ShipStrategy.HASH))
     builder.step((leader, ShipStrategy.FORWARD))
     costs = costed(builder.graph, 100.0)
-    p = Plane(create_scheduler(builder.graph, Options(), slots=4, costs=costs)).start()
+    p = Plane(create_scheduler(builder.graph, Options(), Inputs(slots=4, costs=costs))).start()
     p.run()
     rules = [d.rule for d in (*p.decisions("source parallelism"), *p.decisions("parallelism"))]
     assert rules == ["task duration", "task duration", "by-bytes", "forward group"]

@@ -12,11 +12,12 @@ from tests.simulation.job import SimulatedJob
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.steps.costs import StepCost
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
 from firesteel.scheduler.parallelism.line import Line
 from firesteel.scheduler.parallelism.replay import recalled
 from firesteel.scheduler.parallelism.waves import Waves, falling
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.plane import World
 
@@ -143,7 +144,7 @@ def test_what_is_written_to_files_shows_no_waves():
 def makespan(cluster, **options):
     builder = GraphBuilder()
     builder.step((builder.source([4 * MIB] * 576), ShipStrategy.HASH))
-    scheduler = create_scheduler(builder.graph, Options(options), cluster.total_slots)
+    scheduler = create_scheduler(builder.graph, Options(options), Inputs(slots=cluster.total_slots))
     return SimulatedJob(scheduler, World(cluster, heartbeat=0.0)).run().makespan
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from firesteel.errors import FiresteelError
 from firesteel.recovery.log import FencedError
+from firesteel.scheduler.inputs import SideInputs
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import CommitSinks, JobStatus, Record, ReleasePartitions, SetTimer
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.codec import decode
 from firesteel.scheduler.recovery.records import Alive, SinkStep, Told, decode_records
-from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.spark.recovery.gate import Gate, LogGate
 
 
@@ -100,7 +100,7 @@ def test_what_changes_something_outside_waits_and_what_follows_waits_behind_it()
     driver.gate.close(JobStatus.FINISHED)
     told = [entry[0] for entry in place.entries]
     assert isinstance(told[0], Alive)
-    assert [decode(one.event_kind, one.event).at for one in told[1:]] == [1.0, 2.0, 3.0]
+    assert [decode(one.event).at for one in told[1:]] == [1.0, 2.0, 3.0]
     assert all(isinstance(one, Told) for one in told[1:])
 
 

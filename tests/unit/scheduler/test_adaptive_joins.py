@@ -209,7 +209,7 @@ def test_a_hint_that_cannot_be_followed_is_recorded_with_the_reason():
 
 def test_what_is_to_be_broadcast_is_waited_for_however_long_slots_are_idle():
     p = job(join=replace(EITHER, hint=1), slots=8)
-    assert deployed(p) == {DIM} and not p.scheduler.timers.when(f"join-order-{FACT}")
+    assert deployed(p) == {DIM} and not p.scheduler.job.timers.when(f"join-order-{FACT}")
     finish(p, DIM)
     assert absorbed(p) == [(JOIN, FACT, 1)]
     end(p)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firesteel.model.sketches import LONG_KEY, Boundaries, Sketch, bytes_between
-from firesteel.scheduler.exchange.file_ranges import file_boundaries
+from firesteel.scheduler.exchange.key_ranges import file_boundaries
 
 
 def sketches(*partitions, producers=4):

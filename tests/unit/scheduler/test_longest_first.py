@@ -8,13 +8,14 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.commands import Deploy
+from firesteel.scheduler.scheduler import create_scheduler
 
 
 def deployed(builder, slots, costs=NO_COSTS, **options):
     """(vertex, subtasks) of each Deploy, in order, up to the first event of a task."""
-    scheduler = create_scheduler(builder.graph, Options(options), slots=slots, in_order=True, costs=costs)
+    scheduler = create_scheduler(builder.graph, Options(options), Inputs(slots=slots, in_order=True, costs=costs))
     seen = []
     handle = scheduler.handle
 

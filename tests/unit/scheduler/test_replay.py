@@ -11,18 +11,16 @@ from firesteel.model.job_graph import JobGraph, ShipStrategy
 from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.option_functions import OptionFunctionError
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs, SideInputs
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.codec import dump, encode, load
 from firesteel.scheduler.recovery.facts import difference, facts_of
-from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.outstanding import Outstanding
 from firesteel.scheduler.recovery.reconcile import Found, events_after, kept_tokens
 from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, DriverBegan, SinkStep, Told
 from firesteel.scheduler.recovery.replay import Diverged, Replayed, replay
-from firesteel.scheduler.recovery.side_inputs import SideInputs
-from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.slots.resource_profile import SlotMode
 
 HASH, FORWARD = ShipStrategy.HASH, ShipStrategy.FORWARD
@@ -69,7 +67,7 @@ class Driver:
         self.inputs = SideInputs()
         self.frames: list[list[AnyLogRecord]] = []
         self.records: list[object] = []
-        scheduler = create_scheduler(graph, options, side_inputs=self.inputs, **given)
+        scheduler = create_scheduler(graph, options, Inputs(**given), self.inputs)
         handle = scheduler.handle
 
         def logged(event: e.Event) -> list[c.Command]:
@@ -84,7 +82,7 @@ class Driver:
     def replayed(self, options: Options | None = None, **given) -> tuple[Replayed, list[c.Command]]:
         """A successor, made of the same graph, and the commands that it carried out meanwhile."""
         inputs, done = SideInputs(), list[c.Command]()
-        scheduler = create_scheduler(self.graph, options or self.options, side_inputs=inputs, **self.given | given)
+        scheduler = create_scheduler(self.graph, options or self.options, Inputs(**self.given | given), inputs)
         return replay(scheduler, self.frames, inputs, carry_out=done.append), done
 
 
@@ -136,25 +134,23 @@ def test_other_questions_than_then_are_an_error(then, now):
 
 
 def test_numbers_are_written_when_they_change_and_stay_as_they_are_during_an_event():
-    inputs, measured = SideInputs(), [None]
-    number = inputs.number("n", lambda: measured[0])
-    assert number() is None and inputs.take() == ()
-    measured[0] = 2.0
-    assert number() == 2.0
-    measured[0] = 3.0
-    assert number() == 2.0
+    inputs = SideInputs()
+    assert inputs.number("n", None) is None and inputs.take() == ()
+    inputs.measured("n", 2.0)
+    assert inputs.number("n", None) == 2.0
+    inputs.measured("n", 3.0)
+    assert inputs.number("n", None) == 2.0
     told = [inputs.take()]
-    assert number() == 3.0
+    assert inputs.number("n", None) == 3.0
     told.append(inputs.take())
-    assert number() == 3.0 and inputs.take() == ()
-    again = SideInputs()
-    number = again.number("n", lambda: 7.0)
-    seen = []
+    assert inputs.number("n", None) == 3.0 and inputs.take() == ()
+    again, seen = SideInputs(), []
+    again.measured("n", 7.0)
     for answers in ((), *told, ()):
         with again.play(answers):
-            seen.append(number())
+            seen.append(again.number("n", None))
     assert seen == [None, 2.0, 3.0, 3.0]
-    assert number() == 7.0, "after the replay it is measured again"
+    assert again.number("n", None) == 7.0, "after the replay it is measured again"
 
 
 def test_a_decider_of_the_users_is_not_asked_again():
@@ -198,19 +194,17 @@ def test_a_slow_task_strategy_of_the_users_is_not_asked_again():
 
 def test_all_that_a_scheduler_is_given_can_be_written_down():
     costs = StepCosts({"a": StepCost(1e-6, 3, 0.5)})
-    given = Given(4, True, SlotMode(), 2.0, costs, 0.02, None, {1: 7})
+    given = Inputs(4, True, SlotMode(), 2.0, costs, 0.02, None, {1: 7})
     again = load(dump(given))
     assert again == given
-    arguments = again.arguments()
-    assert (arguments["request_seconds"](), arguments["task_memory"]()) == (0.02, None)
-    scheduler = create_scheduler(two_steps_graph(), options_of(), **arguments)
+    scheduler = create_scheduler(two_steps_graph(), options_of(), again)
     Plane(scheduler, check=False).start().run(0)
     assert scheduler.graph.vertices[1].parallelism == 7
 
 
 def test_a_parallelism_of_before_the_resume_is_taken_again_if_it_may_be():
     for pinned, most, expected in ((7, 8, 7), (7, 4, None)):
-        scheduler = create_scheduler(two_steps_graph(), options_of(max_parallelism=most), pinned={1: pinned})
+        scheduler = create_scheduler(two_steps_graph(), options_of(max_parallelism=most), Inputs(pinned={1: pinned}))
         plane = Plane(scheduler, check=False).start().run(0)
         (decision,) = plane.decisions("parallelism", 1)
         assert (decision.rule == "as before the resume") == (expected is not None)
@@ -279,29 +273,6 @@ def test_only_partitions_that_an_execution_touches_count():
     assert facts_of([deploy(**one, gates=(part,))])[0].inputs == facts_of([deploy(**one, gates=(whole,))])[0].inputs
 
 
-class Files:
-    """Splits go by the files that they are."""
-
-    def __init__(self, *files: bytes) -> None:
-        self.files = files
-
-    def program(self, vertex: int) -> bytes:
-        return b"program"
-
-    def splits(self, vertex: int, indexes):
-        return [self.files[index] for index in indexes.tolist()]
-
-
-def test_splits_are_what_their_fingerprints_say():
-    splits = c.Splits(ints(0, 2, 3), ints(0, 1, 2))
-    command = deploy(gates=(), ranges=(), splits=splits)
-    old, new = (facts_of([command], Files(b"a", b"b", last))[0] for last in (b"c", b"d"))
-    assert old.program == b"program"
-    assert old.inputs[:16] == new.inputs[:16] and old.inputs[16:] != new.inputs[16:]
-    joined = facts_of([command], Files(b"ab", b"", b"c"))[0]
-    assert joined.inputs[:16] != old.inputs[:16]
-
-
 def test_differences_are_told_in_sentences():
     def named(vertex: int) -> str:
         return f"[{vertex}] 'join'"
@@ -321,7 +292,6 @@ def test_differences_are_told_in_sentences():
         assert difference(then, facts_of([other]), named) == words
     assert difference(then, [], named) == "[1] 'join' was deployed then, and is not now."
     assert difference([], then, named) == "[1] 'join' was not deployed then, and is now."
-    assert difference(then, facts_of([deploy()], Files()), named) == "[1] 'join': another program then."
 
 
 # --- replay ------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.failover.restart_strategies import RestartStrategy, restart_strategy
+from firesteel.scheduler.scheduler import create_scheduler
 
 RATE = "restart-strategy.failure-rate."
 GROWING = "restart-strategy.exponential-delay."

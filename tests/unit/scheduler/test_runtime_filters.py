@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from tests.scheduler_kit import GraphBuilder, Plane, plane
 
 from firesteel.model.job_graph import JoinInfo, RuntimeFilter, ShipStrategy
@@ -103,7 +104,7 @@ def test_a_word_that_comes_twice_changes_nothing():
     finish(p, DIM)
     event = p.answer_narrow([0])
     before = len(p.commands)
-    assert p.send(replace(event, at=p.tick(), split_bytes=np.array([], np.int64))) == []
+    assert p.send(structs.replace(event, at=p.tick(), split_bytes=np.array([], np.int64))) == []
     assert len(p.commands) == before and len(p.scheduler.job_graph.vertices[FACT].source.split_bytes) == 1
     end(p)
 

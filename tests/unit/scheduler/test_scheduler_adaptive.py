@@ -9,14 +9,15 @@ from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane, split_l
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobEdge, ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
-from firesteel.scheduler.default import DefaultScheduler
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.growth import AdaptiveGrowth
+from firesteel.scheduler.inputs import DirectInputs, Inputs
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.events import CancelRequested, ExecutionsDeploying, ExecutorChanged, JobStarted
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
+from firesteel.scheduler.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, Slots
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, GLOBAL, REBALANCE = ShipStrategy.BROADCAST, ShipStrategy.GLOBAL, ShipStrategy.REBALANCE
@@ -124,7 +125,7 @@ def test_single_consumers_are_gathered_into_few_deployments():
     assert p.run().status == "FINISHED" and sum(len(d.subtasks) for d in deploys) == n
 
 
-class FewSlots:
+class FewSlots(Slots):
     """Grants so many slots at a time."""
 
     def __init__(self, slots):
@@ -135,15 +136,15 @@ class FewSlots:
         self.free -= n
         return ExecutionDeploymentOption(option.vertex, option.subtasks[:n], option.executions[:n])
 
-    def cancel(self, executions):
-        self.free += len(executions)
+    def ended(self, rows):
+        self.free += len(rows)
 
 
 def test_what_gets_no_slot_is_deployed_when_there_is_one():
     builder = GraphBuilder()
     builder.source([1] * 5, parallelism=5)
     builder.step((0, HASH), parallelism=3)
-    p = Plane(AdaptiveBatchScheduler(builder.graph, Options({}), lambda _: FewSlots(2))).start()
+    p = Plane(Scheduler(Job(builder.graph, Options({}), Inputs(), DirectInputs()), FewSlots(2))).start()
     assert deployed(p, 0) == [0, 1]
     assert "subtasks 2, 3, 4 waiting for a slot" in p.scheduler.waiting_for()[1]
     p.finish((0, 0, 0))
@@ -181,15 +182,13 @@ def test_the_first_decided_member_decides_for_its_forward_group():
     assert p.parallelism(2) == 3
 
 
-def test_the_topology_is_told_and_coordinators_start_with_their_vertices():
+def test_policies_are_told_of_new_vertices_and_splits_are_assigned_with_them():
     told = []
 
-    class Listener:
-        def notify_scheduling_topology_updated(self, graph, new_vertices):
-            told.append((list(new_vertices), [v.id for v in graph.vertices if v.is_initialized]))
-
     p = plane(two_steps(HASH, splits=2))
-    p.scheduler.graph.add_listener(Listener())
+    p.scheduler.job.hooks.initialized.append(
+        lambda new: told.append((list(new), [v.id for v in p.scheduler.graph.vertices if v.is_initialized]))
+    )
     p.start().run()
     assert told == [([0], [0]), ([1], [0, 1])]
     assert [d.vertex for d in p.decisions("split assignment")] == [0]
@@ -295,7 +294,6 @@ def static(graph, **options):
 
 def test_default_initialises_everything_at_the_start():
     p = static(two_steps(HASH, parallelism=3)).start()
-    assert isinstance(p.scheduler, DefaultScheduler)
     assert [p.parallelism(v) for v in range(2)] == [2, 3] and deployed(p, 1) == []
     p.run()
     assert deployed(p, 1) == [0, 1, 2] and p.status == "FINISHED"
@@ -338,7 +336,7 @@ def test_default_parallelisms(options, expected):
 
 def test_the_scheduler_is_chosen_by_option():
     graph = two_steps(HASH)
-    assert isinstance(create_scheduler(graph, Options()), AdaptiveBatchScheduler)
+    assert any(isinstance(policy, AdaptiveGrowth) for policy in create_scheduler(graph, Options()).policies)
     with pytest.raises(UsageError, match="Adaptive is for streams"):
         create_scheduler(graph, Options({"jobmanager.scheduler": "Adaptive"}))
 

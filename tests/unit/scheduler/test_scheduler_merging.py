@@ -10,9 +10,10 @@ from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.exchange import merging
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.scheduler import create_scheduler
 
 HASH, REBALANCE, BROADCAST = ShipStrategy.HASH, ShipStrategy.REBALANCE, ShipStrategy.BROADCAST
 SLOW = {"firesteel__merge__request_time": "1 h"}
@@ -110,7 +111,7 @@ def test_groups_reach_the_threshold_and_keep_the_slots_busy():
     assert started(firesteel__merge__threshold=1).merges[0].bounds.tolist() == [0, 2, 4, 6, 8]
     graph = exchange()
     options = Options({"firesteel.merge.request-time": "1 h"})
-    scheduler = create_scheduler(graph, options, slots=3)
+    scheduler = create_scheduler(graph, options, Inputs(slots=3))
     p = plane(graph, **SLOW)
     p.scheduler = scheduler
     p.start()
@@ -122,7 +123,7 @@ def test_a_wide_cluster_does_not_merge_in_pairs_only():
     """Merging ten at a time takes longer than two at a time, but reading 50 objects each longer still."""
     graph = exchange(100, 100)
     p = plane(graph, **SLOW)
-    p.scheduler = create_scheduler(graph, p.scheduler.options, slots=100)
+    p.scheduler = create_scheduler(graph, p.scheduler.options, Inputs(slots=100))
     p.rows = 1000
     p.start().finish(*p.keys(0))
     (decision,) = p.decisions("merge")

@@ -9,9 +9,9 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.journal.file import Journal, read
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.metrics import SNAPSHOT_SECONDS, SNAPSHOT_STEPS, MetricGroup
 from firesteel.scheduler.kernel.records import MetricsSnapshot
+from firesteel.scheduler.scheduler import create_scheduler
 
 
 def plane(subtasks: int) -> Plane:

@@ -8,9 +8,12 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.model.pipelined_region import fed_while_running, logical_pipelined_regions
 from firesteel.options import Options
-from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.failover.regions import tasks_needing_restart
+from firesteel.scheduler.inputs import DirectInputs, Inputs
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel import commands as c
-from firesteel.scheduler.slots.allocators import allocate_slots_for_regions
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slots.allocators import BoundedSlots
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, REBALANCE, GLOBAL = ShipStrategy.BROADCAST, ShipStrategy.REBALANCE, ShipStrategy.GLOBAL
@@ -180,8 +183,10 @@ def test_adaptive_batch_refuses_pipelined_exchanges_and_says_what_can_have_them(
     assert default(builder.graph).start().run().status == "FINISHED"
 
 
-class Slots:
+class FewSlots(BoundedSlots):
     """So many; grants what it can."""
+
+    free = 0
 
     def __init__(self, free):
         self.free = free
@@ -191,11 +196,8 @@ class Slots:
         self.free -= n
         return type(option)(option.vertex, option.subtasks[:n], option.executions[:n])
 
-    def allocate_slots_for_regions(self, option):
-        return allocate_slots_for_regions(self, option)
-
-    def cancel(self, executions):
-        self.free += len(executions)
+    def ended(self, rows):
+        self.free += len(rows)
 
 
 @pytest.mark.parametrize(("free", "at_once"), [(2, 1), (3, 1), (5, 2), (6, 3)])
@@ -203,8 +205,9 @@ def test_a_region_gets_all_its_slots_or_none(free, at_once):
     builder = GraphBuilder()
     builder.source([1] * 3, parallelism=3)
     builder.step((0, FORWARD, PIPELINED), parallelism=3)
-    slots = Slots(free)
-    p = Plane(DefaultScheduler(builder.graph, Options({}), lambda _: slots)).start()
+    slots = FewSlots(free)
+    options = Options({"jobmanager.scheduler": "Default"})
+    p = Plane(Scheduler(Job(builder.graph, options, Inputs(), DirectInputs()), slots)).start()
     assert len(p.keys(0)) == len(p.keys(1)) == at_once and slots.free == free - 2 * at_once
     if at_once < 3:
         assert any("waiting for a slot" in line for line in p.scheduler.waiting_for())
@@ -346,6 +349,6 @@ def test_a_failover_visits_each_group_once(ship, least, n):
     p = stored(ship, n=n, check=False)
     p.run(0)
     before = touched(p)
-    restart = p.scheduler.failures._failover.tasks_needing_restart({0: ints(5)})
+    restart = tasks_needing_restart(p.scheduler.graph, {0: ints(5)})
     assert sum(map(len, restart.tasks.values())) == (n + 1 if ship is HASH else 2)
     assert least <= touched(p) - before <= (3 * n if ship is HASH else 10)

@@ -7,7 +7,8 @@ from tests.simulation.job import SimulatedJob
 
 from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import Inputs
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.plane import World
@@ -22,7 +23,7 @@ def run(shape, costs, **options):
     for vertex in graph.vertices:
         vertex.step = vertex.uid
     chosen = Options(shape.options() | {key.replace("_", "-"): value for key, value in options.items()})
-    scheduler = create_scheduler(graph, chosen, CLUSTER.total_slots, costs=costs)
+    scheduler = create_scheduler(graph, chosen, Inputs(slots=CLUSTER.total_slots, costs=costs))
     world = World(CLUSTER, StorageSpec(), workload=Workload(1, shape.partition_bytes))
     outcome = SimulatedJob(scheduler, world).run()
     assert outcome.status.value == "FINISHED"

@@ -207,7 +207,7 @@ def test_a_node_that_one_job_blocks_is_blocked_for_the_others_with_its_reason_an
     first.launch((0, 0, 0), node="w")
     first.launch((0, 1, 0), node="v")
     first.detector.slow.append((0, 0, 0))
-    first.fire("picking-detector")
+    first.fire("slow-task-detector")
     (shared,) = first.shared
     assert shared.node == "w"
     end = second.now + 60.0

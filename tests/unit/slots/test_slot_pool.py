@@ -67,8 +67,8 @@ def test_slots_are_cut_first_fit_from_what_is_free():
     assert (option.slots.group, option.slots.profile) == ("heavy", ResourceProfile.of(HEAVY))
     assert granted(pool, 0, *range(10, 20)) == [10, 11], "two cores of b are left"
     assert granted(pool, 1, 3) == []
-    pool.cancel(ints(0, 77))
-    pool.cancel(ints(0))
+    pool.ended(ints(0, 77))
+    pool.ended(ints(0))
     assert granted(pool, 0, *range(20, 30)) == [20, 21], "freed once, though told twice"
 
 
@@ -83,7 +83,7 @@ def test_ten_tenths_fit_into_one():
     for row in range(10):
         assert granted(pool, 0, row) == [row]
     assert granted(pool, 0, 10) == []
-    pool.cancel(ints(*range(10)))
+    pool.ended(ints(*range(10)))
     assert (pool.workers.free == pool.workers.total).all()
 
 
@@ -106,10 +106,10 @@ def test_the_pool_hands_out_addresses_each_once():
     option = ask(pool, 0, 0, 1, 2)
     assert [dict(a) for a in option.slots.addresses] == [{"gpu": ("0",)}, {"gpu": ("1",)}]
     assert granted(pool, 1, 5) == []
-    pool.cancel(ints(0))
+    pool.ended(ints(0))
     option = ask(pool, 1, *range(10, 25))
     assert len(option.executions) == 10 and {a["gpu"] for a in option.slots.addresses} == {("0",)}
-    pool.cancel(ints(1))
+    pool.ended(ints(1))
     assert ask(pool, 0, 30).slots.addresses[0]["gpu"] == ("1",)
 
 
@@ -121,11 +121,11 @@ def test_a_part_of_a_resource_is_a_part_of_one_address():
     assert [a["gpu"] for a in option.slots.addresses] == [("0",), ("1",)], (
         "three times 0.6 is less than 2, but fits not"
     )
-    pool.cancel(ints(0, 1))
+    pool.ended(ints(0, 1))
     assert ask(pool, 2, 5).slots.addresses[0]["gpu"] == ("0",)
     assert granted(pool, 1, 6) == []
     assert ask(pool, 0, 7).slots.addresses[0]["gpu"] == ("0",), "the fuller one, so that the other stays whole"
-    pool.cancel(ints(5, 7))
+    pool.ended(ints(5, 7))
     assert ask(pool, 1, 8).slots.addresses[0]["gpu"] == ("0", "1")
 
 
@@ -137,7 +137,7 @@ def test_a_lost_worker_takes_its_slots_along_and_gives_nothing_back():
     assert granted(pool, 0, 9) == []
     pool.workers.change(worker("c"))
     assert granted(pool, 0, 10) == [10]
-    pool.cancel(ints(*range(4)))  # their failures
+    pool.ended(ints(*range(4)))  # their failures
     assert len(granted(pool, 0, *range(20, 30))) == 3
     pool.workers.change(worker("a"))  # the name comes again: another worker
     assert len(granted(pool, 0, *range(30, 40))) == 4
@@ -173,13 +173,13 @@ def test_cores_that_others_take_are_not_free():
 def test_a_slot_is_where_spark_started_it():
     pool = pool_of(LIGHT, a=FOUR, b=FOUR)
     ask(pool, 0, *range(4))
-    pool.launched(ints(0, 1, 2), ["b", "gone", "b"], [])
-    pool.launched(ints(0), ["b"], [])
+    pool.started_on(ints(0, 1, 2), ["b", "gone", "b"], [])
+    pool.started_on(ints(0), ["b"], [])
     assert pool.workers_of(ints(0, 1, 2, 3)) == ["b", "a", "b", "a"]
     assert len(granted(pool, 0, *range(10, 20))) == 4
-    pool.cancel(ints(0, 1, 2, 3))
+    pool.ended(ints(0, 1, 2, 3))
     assert len(granted(pool, 0, *range(20, 30))) == 4
-    pool.launched(ints(0, 99), ["a", "a"], [])  # late: they are over, or nobody knows them
+    pool.started_on(ints(0, 99), ["a", "a"], [])  # late: they are over, or nobody knows them
     assert granted(pool, 0, 40) == []
 
 
@@ -188,7 +188,7 @@ def test_where_only_the_node_is_told_its_only_worker_is_meant():
     for name, node in (("1", "x"), ("2", "y"), ("3", "y")):
         pool.workers.change(worker(name, node=node))
     ask(pool, 0, 0, 1)
-    pool.launched(ints(0, 1), [], ["x", "y"])
+    pool.started_on(ints(0, 1), [], ["x", "y"])
     assert pool.workers_of(ints(0, 1)) == ["1", ""]
 
 
@@ -200,9 +200,9 @@ def test_where_memory_cannot_bind_spark_alone_makes_tasks_wait():
         len(option.executions) == 9 and option.slots.executors.codes.tolist() == [-1] * 9 and not option.slots.insists
     )
     assert pool.num_pending.tolist() == [9]
-    pool.launched(ints(0, 1), ["a", "a"], [])
+    pool.started_on(ints(0, 1), ["a", "a"], [])
     assert pool.workers.free[0].tolist() == [2_000_000]
-    pool.cancel(ints(0, 1, 2))
+    pool.ended(ints(0, 1, 2))
     assert pool.num_pending.tolist() == [6]
     assert pool.workers.free[0].tolist() == [4_000_000]
 
@@ -291,7 +291,7 @@ def test_a_slot_of_any_size_is_given_back_as_it_was_taken_when_its_worker_has_ch
     pool = pool_of(LIGHT, COARSE, a=FOUR)
     assert granted(pool, 1, 0) == [0]
     pool.workers.change(worker("a", WorkerResources(8.0, 32 * GIB)))
-    pool.cancel(ints(0))
+    pool.ended(ints(0))
     assert (pool.workers.free == pool.workers.total).all()
 
 

@@ -269,8 +269,8 @@ def test_a_mirror_that_only_the_node_of_its_original_could_hold_does_not_fail_th
         job.now += 30.0
         for timer in [timer for timer in job.timers if job.timers[timer] <= job.now and timer != DETECTOR_TIMER]:
             job.fire(timer)
-        assert job.scheduler.speculation.avoided == ("node-a",)
-        assert job.scheduler.speculation.has_candidates, "the mirror waits"
+        assert job.scheduler.job.blocklist.avoided == ("node-a",)
+        assert job.scheduler.job.joined, "the mirror waits"
         assert job.status == "RUNNING" and not requests(job)
     job.finish((0, 0, 0))
     job.run()

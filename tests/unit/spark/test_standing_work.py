@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from driver_loop import deploy, ints
 from firesteel.scheduler.kernel.commands import Placement, Splits
@@ -15,12 +15,12 @@ from firesteel.spark.standing.small import reads_little
 from firesteel.spark.standing.work import Waiting, Work
 
 CODE = SimpleNamespace(dataframe=None, slots=None)
-SMALL = replace(deploy(0, 1), input_bytes=ints(10, 100))
+SMALL = structs.replace(deploy(0, 1), input_bytes=ints(10, 100))
 
 
 def test_batches_of_which_every_subtask_reads_little():
     assert reads_little([SMALL], CODE, 100)
-    assert reads_little([replace(SMALL, gates=(), splits=Splits(ints(0, 1, 2), ints(0, 1)))], CODE, 100)
+    assert reads_little([structs.replace(SMALL, gates=(), splits=Splits(ints(0, 1, 2), ints(0, 1)))], CODE, 100)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_batches_of_which_every_subtask_reads_little():
     ],
 )
 def test_others_are_spark_jobs(other):
-    assert not reads_little([replace(SMALL, **other)], CODE, 100)
+    assert not reads_little([structs.replace(SMALL, **other)], CODE, 100)
 
 
 def test_so_are_dataframes_slots_with_resources_and_executions_that_share_tasks():

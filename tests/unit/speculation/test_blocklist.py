@@ -4,8 +4,7 @@ from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.events import ExecutorChanged, TimerFired
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.speculation.blocklist import Blocklist
-from firesteel.scheduler.topology.nodes import Nodes
+from firesteel.scheduler.nodes import Blocklist, Nodes
 
 
 class Driven:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,22 +15,15 @@ from tests.scheduler_kit import GraphBuilder, ints
 from firesteel.model.job_graph import JobGraph, ShipStrategy
 from firesteel.model.steps.reports import SET_UP_MS, StepReport
 from firesteel.options import Options
+from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.speculation.detector import SlowTasks
-from firesteel.scheduler.speculation.execution_time_detector import TIMER, slow_task_detector
+from firesteel.scheduler.speculation.detector import SlowTaskDetector
+from firesteel.scheduler.speculation.execution_times import SlowTasks
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
 from firesteel.scheduler.topology.executions import ExecutionTable
 
 S = ExecutionState
 WAY = (S.CREATED, S.SCHEDULED, S.DEPLOYING, S.RUNNING, S.FINISHED)
-
-
-@dataclass
-class Listener:
-    told: list[list[SlowTasks]] = field(default_factory=list)
-
-    def notify_slow_tasks(self, slow) -> None:
-        self.told.append(list(slow))
 
 
 class Job:
@@ -80,12 +73,10 @@ class Job:
             self.bring(subtask, S.FINISHED, 0.0, took, vertex)
 
     def slow(self, at: float) -> list[SlowTasks]:
-        listener, timers = Listener(), dict[str, float]()
-        detector = slow_task_detector(self.options)
-        detector.start(self.graph, listener, timers.__setitem__, at - 1.0)
-        detector.timer_fired(TIMER, at)
-        (told,) = listener.told
-        return told
+        return self.detector().slow_tasks(at)
+
+    def detector(self) -> SlowTaskDetector:
+        return SlowTaskDetector(self.options, self.graph, DirectInputs())
 
     def slow_subtasks(self, at: float, vertex: int = 0) -> list[int]:
         return sorted(
@@ -311,33 +302,14 @@ def test_a_restart_of_finished_ones_is_seen():
     job = Job((3, None), **SEED, **QUICK, **{"baseline-ratio": 0.5})
     job.finish(2.0, 2.0)
     job.bring(2, S.RUNNING)
-    listener, timers = Listener(), dict[str, float]()
-    detector = slow_task_detector(job.options)
-    detector.start(job.graph, listener, timers.__setitem__, 0.0)
-    detector.timer_fired(TIMER, 4.0)
+    detector = job.detector()
+    told = [detector.slow_tasks(4.0)]
     job.graph.reset(job.vertex(), ints(0, 1), 4.0)
-    detector.timer_fired(TIMER, 5.0)
+    told.append(detector.slow_tasks(5.0))
     for subtask in (0, 1):
         job.bring(subtask, S.FINISHED, 4.0, 14.0)
-    detector.timer_fired(TIMER, 14.0)
-    detector.timer_fired(TIMER, 15.0)
-    assert [len(told) for told in listener.told] == [1, 0, 0, 1]
-
-
-def test_it_looks_at_every_interval_until_it_is_stopped():
-    job = Job((2, None), **{"slow-task-detector.check-interval": "2 s"})
-    listener, timers = Listener(), dict[str, float]()
-    detector = slow_task_detector(job.options)
-    detector.timer_fired(TIMER, 0.0)
-    detector.start(job.graph, listener, timers.__setitem__, 5.0)
-    assert timers == {TIMER: 7.0}
-    detector.timer_fired("restart-1", 7.0)
-    assert not listener.told
-    detector.timer_fired(TIMER, 7.5)
-    assert timers == {TIMER: 9.5} and listener.told == [[]]
-    detector.stop()
-    detector.timer_fired(TIMER, 9.5)
-    assert timers == {TIMER: 9.5} and len(listener.told) == 1
+    told += [detector.slow_tasks(14.0), detector.slow_tasks(15.0)]
+    assert list(map(len, told)) == [1, 0, 0, 1]
 
 
 def test_vertices_that_are_not_initialised_or_finished_are_left_alone():

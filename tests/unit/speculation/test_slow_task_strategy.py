@@ -14,7 +14,7 @@ from firesteel import SlowTaskBaseline, SlowTaskStrategy, StepTimes
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.option_functions import OptionFunctionError
 from firesteel.options import Options
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.scheduler import create_scheduler
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FUNCTION = "firesteel.slow-task-detector.function"

@@ -22,14 +22,16 @@ from tests.scheduler_kit import (
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
-from firesteel.scheduler.failover.rejected_deployments import TOLD_SECONDS
+from firesteel.scheduler.inputs import DirectInputs, Inputs
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.events import ExecutionsDeploying, ExecutionsRejected
 from firesteel.scheduler.kernel.records import MetricsSnapshot, StateChange
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, Slots
+from firesteel.scheduler.speculation.rejected_deployments import TOLD_SECONDS
 from firesteel.scheduler.topology.executions import Execution
 
 HASH = ShipStrategy.HASH
@@ -93,7 +95,7 @@ def test_both_run_and_the_first_to_finish_wins():
         decision.reason
     )
     assert metric(p, "numEffectiveSpeculativeExecutions") == 1 and metric(p, "numSlowExecutionVertices") == 0
-    assert p.run().status == "FINISHED" and p.detector.stopped
+    assert p.run().status == "FINISHED"
 
 
 def test_a_mirror_that_loses_was_not_effective():
@@ -194,7 +196,7 @@ def test_speculation_needs_the_adaptive_scheduler():
 # --- slots ---------------------------------------------------------------------------------------------------
 
 
-class FewSlots:
+class FewSlots(Slots):
     """Grants as many as are free, and checks that each is given back once."""
 
     def __init__(self, slots: int) -> None:
@@ -206,8 +208,8 @@ class FewSlots:
         self.held |= set(option.executions[:n].tolist())
         return ExecutionDeploymentOption(option.vertex, option.subtasks[:n], option.executions[:n])
 
-    def cancel(self, executions) -> None:
-        gone = self.held & set(executions.tolist())
+    def ended(self, rows) -> None:
+        gone = self.held & set(rows.tolist())
         self.held -= gone
         self.free += len(gone)
 
@@ -217,9 +219,8 @@ def bounded(slots: int) -> tuple[Plane, FewSlots]:
     builder = GraphBuilder()
     builder.source([1] * 3, parallelism=3)
     allocator, detector = FewSlots(slots), PickingDetector()
-    scheduler = AdaptiveBatchScheduler(
-        builder.graph, Options({"speculative.enabled": True}), lambda _: allocator, detector=detector
-    )
+    job = Job(builder.graph, Options({"speculative.enabled": True}), Inputs(), DirectInputs())
+    scheduler = Scheduler(job, allocator, detector)
     return Plane(scheduler, detector=detector).start(), allocator
 
 
@@ -255,10 +256,8 @@ def test_a_mirror_that_waits_for_a_slot_waits_for_its_inputs_too():
     builder.source([1, 1], parallelism=2)
     builder.step((0, HASH), parallelism=2)
     allocator, detector = FewSlots(2), PickingDetector()
-    options = Options({"speculative.enabled": True})
-    p = Plane(
-        AdaptiveBatchScheduler(builder.graph, options, lambda _: allocator, detector=detector), detector=detector
-    ).start()
+    job = Job(builder.graph, Options({"speculative.enabled": True}), Inputs(), DirectInputs())
+    p = Plane(Scheduler(job, allocator, detector), detector=detector).start()
     p.run(0)
     p.slow((1, 0, 0))
     allocator.free -= 2

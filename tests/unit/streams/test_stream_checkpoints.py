@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.streaming.events import TimerFired
-from firesteel.scheduler.streaming.rescaling.checkpoint_stats import (
+from firesteel.scheduler.streaming.checkpoint_stats import (
     CheckpointStatsTracker,
     FailedCheckpoints,
     max_delay,
 )
+from firesteel.scheduler.streaming.events import TimerFired
 
 
 class Heard:
-    def __init__(self, timeout=600.0, *, listens=True):
+    def __init__(self, timeout=600.0):
         self.told = []
         self.recorder = Recorder()
         self.timers = Timers(self.recorder)
-        self.stats = CheckpointStatsTracker(self if listens else None, self.recorder, self.timers, timeout)
-
-    def on_completed_checkpoint(self):
-        self.told.append("completed")
-
-    def on_failed_checkpoint(self):
-        self.told.append("failed")
+        said = [partial(self.told.append, word) for word in ("completed", "failed")]
+        self.stats = CheckpointStatsTracker(self.recorder, self.timers, timeout, *said)
 
     def to(self, at):
         self.recorder.begin(TimerFired(at=at, timer=""))
@@ -65,14 +62,6 @@ def test_an_idle_query_has_completed_all_there_is():
     heard.stats.idle()
     assert heard.told == ["completed"]
     assert heard.stats.completed == 0, "but no batch"
-
-
-def test_nobody_has_to_listen():
-    heard = Heard(listens=False)
-    heard.stats.batch_committed(1.0)
-    heard.stats.batch_failed()
-    heard.stats.idle()
-    assert heard.told == []
 
 
 def test_the_interval_is_the_triggers_gap_or_the_median_of_ten():

@@ -9,7 +9,7 @@ import pytest
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.events import TimerFired
-from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
 UP, DOWN = Direction.UP, Direction.DOWN

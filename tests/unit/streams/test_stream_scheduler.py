@@ -24,7 +24,7 @@ from firesteel.scheduler.streaming.commands import (
 from firesteel.scheduler.streaming.events import RescaleStep, StreamPlan
 from firesteel.scheduler.streaming.records import StreamBatch, StreamEnded, StreamPlanned, StreamStateChange
 from firesteel.scheduler.streaming.states import SCHEDULER_STATES, Phase, SchedulerState
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wish import ResourceRequirements
 
 S = SchedulerState
 DONE = EndStream(failed=False, cause="")

@@ -9,13 +9,10 @@ import pytest
 from firesteel.options import Options
 from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import BatchCommitted, ClusterChanged, StreamPlan
-from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
+from firesteel.scheduler.streaming.load import BusyLoad, load_signal
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.cheapest_action import choose
-from firesteel.scheduler.streaming.wanted.load import BusyLoad, NoLoadSignal, load_signal
-from firesteel.scheduler.streaming.wanted.parallelism import Wanted
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.wanted.slots import Resources
+from firesteel.scheduler.streaming.slots import Resources
+from firesteel.scheduler.streaming.wish import DowntimePrediction, ResourceRequirements, Wanted, choose
 
 SETTINGS = StreamSettings.of(Options())
 
@@ -194,7 +191,7 @@ class Batches:
 
 
 def test_load_is_off_unless_asked_for():
-    assert isinstance(load_signal(SETTINGS), NoLoadSignal)
+    assert not isinstance(load_signal(SETTINGS), BusyLoad)
     assert load_signal(SETTINGS).cores is None
     assert isinstance(load_signal(StreamSettings.of(Options({"scaling": "load"}))), BusyLoad)
 

@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 
 import pyarrow.compute as pc
 import pytest
+from msgspec import structs
 
 from driver_loop import END, Loop, Py4JJavaError, Status, decode, deploy, failed, finished, ints
 from firesteel.model.descriptors import encode_executions
@@ -15,10 +16,11 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.driver.batch import Batch, BatchEnded, descriptors_of, fused
+from firesteel.spark.driver.kill import Killer
 from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import Killer, Watcher
+from firesteel.spark.placement.watch import Watcher
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.spark_task import BatchFunction
 from firesteel.task.functions.batch_functions import MapInArrow
@@ -33,7 +35,7 @@ def part(vertex, *subtasks, reads=(), attempt=0):
     """``reads``: data sets that earlier parts feed."""
     made = deploy(*subtasks, vertex=vertex, attempt=attempt)
     gates = tuple(replace(made.gates[0], dataset=dataset, pipelined=True) for dataset in reads)
-    return replace(made, gates=gates, ranges=made.ranges[:1] * len(gates))
+    return structs.replace(made, gates=gates, ranges=made.ranges[:1] * len(gates))
 
 
 def region(*subtasks):

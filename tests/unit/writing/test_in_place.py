@@ -6,7 +6,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.writing.in_place import Change, InPlace, Moves
+from firesteel.connectors.files.writing.in_place import Change, InPlace
+from firesteel.connectors.files.writing.moves import Moves
 
 
 class Dies(BaseException):

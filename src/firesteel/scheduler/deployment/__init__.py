@@ -1,5 +1,1 @@
-"""Deployment of executions: scheduling strategies, readiness of inputs, slots asked for, deployment descriptors.
-
-``deployment`` puts the parts together. Begin with ``vertexwise_strategy`` (adaptive batch) or ``region_strategy`` (default), then
-``deployer``.
-"""
+"""Deployment of executions: what may run, readiness of inputs, slots asked for, deployment descriptors. Begin with ``deployment``."""

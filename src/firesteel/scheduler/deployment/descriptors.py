@@ -1,13 +1,19 @@
-"""Turns executions that have a slot into Deploy commands. What is common to a consumed group is built once."""
+"""Turns executions that have a slot into Deploy commands. What is common to a consumed group is built once.
+
+A descriptor that is sent to many consumers goes to the job's storage once, as a blob (Flink: the blob server's part in deployment);
+deployments then name it, and each executor fetches it once.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from firesteel.humanize import format_bytes, plural
+from firesteel.model import descriptors
 from firesteel.model.arrays import Ints, compact
-from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler
-from firesteel.scheduler.deployment.offloading import DescriptorOffloading
-from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, Placement
+from firesteel.model.job_graph import IntermediateDataSet
+from firesteel.scheduler.kernel.commands import Deploy, DropBlobs, GateDescriptor, Placement, StoreBlob
+from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
 from firesteel.scheduler.topology.groups import EdgeGroups
@@ -19,20 +25,17 @@ _NONE.flags.writeable = False
 class DeploymentDescriptorFactory:
     """Descriptors of consumed groups are cached until a partition of theirs is added, restarted or released.
 
-    A cached one is encoded once, when it is first shipped or its size matters. One that is sent to many consumers
-    becomes a blob (``offloading``).
+    A cached one is encoded once, when it is first shipped or its size matters.
     """
 
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        coordinators: OperatorCoordinatorHandler,
-        offloading: DescriptorOffloading,
-    ) -> None:
+    def __init__(self, graph: DefaultExecutionGraph, threshold: int, recorder: Recorder) -> None:
+        """``threshold``: encoded bytes times consumers of the group from which on a descriptor becomes a blob."""
         self._graph = graph
-        self._coordinators = coordinators
-        self._offloading = offloading
+        self._threshold = threshold
+        self._recorder = recorder
         self._gates: dict[int, tuple[int, GateDescriptor]] = {}
+        self._blobs: dict[int, list[bytes]] = {}
+        """Data set to the digests that are stored for it."""
 
     def deploy(self, option: ExecutionDeploymentOption, placement: Placement | None = None) -> Deploy:
         vertex = self._graph.vertices[option.vertex]
@@ -46,7 +49,7 @@ class DeploymentDescriptorFactory:
             gates=tuple(self._gate_of(edge, option.subtasks) for edge in vertex.inputs),
             ranges=tuple(ranges.select(option.subtasks) for ranges in vertex.ranges),
             subpartitions={result.dataset.id: result.num_subpartitions for result in self._graph.outputs(vertex)},
-            splits=self._coordinators.splits_of(vertex.id, option.subtasks),
+            splits=None if vertex.splits is None else vertex.splits.select(option.subtasks),
             input_bytes=None if vertex.input_bytes is None else vertex.input_bytes[option.subtasks],
             placement=placement,
             slots=option.slots,
@@ -65,7 +68,7 @@ class DeploymentDescriptorFactory:
         if edge.inside:  # deployed before its partitions are there: what they find changes with each of them
             return self.gate(result)
         if len(groups) == len(edge):
-            gate = self._offloading.offload(self.gate(result), result.dataset, edge.num_consumers)
+            gate = self._offload(self.gate(result), result.dataset, edge.num_consumers)
             self._gates[result.dataset.id] = (result.version, gate)
             return gate
         partitions = edge.partitions(groups)
@@ -97,9 +100,41 @@ class DeploymentDescriptorFactory:
     def drop(self, dataset: int) -> None:
         """The data set is released: its descriptor, and the blob if there is one, may go."""
         self._gates.pop(dataset, None)
-        self._offloading.drop(dataset)
+        blobs = self._blobs.pop(dataset, None)
+        if blobs:
+            self._recorder.emit(DropBlobs(tuple(blobs)))
 
     def drop_all(self) -> None:
         """The job ends."""
         self._gates.clear()
-        self._offloading.drop_all()
+        for dataset in list(self._blobs):
+            self.drop(dataset)
+
+    def _offload(self, gate: GateDescriptor, dataset: IntermediateDataSet, consumers: int) -> GateDescriptor:
+        """The same gate, marked as offloaded if it is now; its blob is stored before the deployment that needs it."""
+        if gate.offloaded or descriptors.most_bytes(gate.columns) * consumers < self._threshold:
+            return gate
+        encoded = gate.encoded
+        if len(encoded.data) * consumers < self._threshold:
+            return gate
+        if encoded.digest not in self._blobs.get(dataset.id, ()):
+            # Older ones stay: other groups of a pointwise edge, or readers that never missed a merged object, need them.
+            self._blobs.setdefault(dataset.id, []).append(encoded.digest)
+            self._recorder.emit(StoreBlob(encoded.digest, encoded.data))
+        self._recorder.decision(
+            "offload",
+            vertex=dataset.producer,
+            inputs={
+                "dataset": dataset.id,
+                "bytes": len(encoded.data),
+                "consumers": consumers,
+                "threshold": self._threshold,
+            },
+            rule="descriptor bytes x consumers",
+            result=encoded.digest.hex(),
+            reason=(
+                f"The descriptor of {plural(len(gate.attempts), 'partition')} takes {format_bytes(len(encoded.data))} and "
+                f"goes to {plural(consumers, 'consumer')}, so it is stored once and fetched by every executor."
+            ),
+        )
+        return gate.as_offloaded()

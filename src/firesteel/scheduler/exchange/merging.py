@@ -13,22 +13,22 @@ compare every row again, and each holds the index of its keys, which a merged on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.options import MERGE_REQUEST_TIME, MERGE_THRESHOLD, Options
-from firesteel.scheduler.deployment.readiness import Readiness
+from firesteel.options import MERGE_REQUEST_TIME, MERGE_THRESHOLD
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import GateDescriptor, MergedObjects, MergePartitions, ReleaseMerged
-from firesteel.scheduler.kernel.events import PartitionsMerged
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
-from firesteel.scheduler.topology.groups import EdgeGroups, Mask
+from firesteel.scheduler.kernel.events import Event, PartitionsMerged
+from firesteel.scheduler.policy import Policy
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.topology.groups import Mask
 
 SLICE_SECONDS = 60e-6
 """Seconds that a reader spends on each slice, however near the storage is: its place in the index, its checksum, its decoding."""
@@ -98,44 +98,23 @@ class _Watched:
     """Not read any more, but perhaps by those that were told of them before: they go with the partitions."""
 
 
-class Merging:
-    """``request_seconds``: gives what asking the storage for one slice takes where the options do not say; None: not known yet,
-    then nothing is merged.
+class Merging(Policy):
+    answers: ClassVar[Mapping[type[Event], str]] = {PartitionsMerged: "merged"}
 
-    ``resume``: told of the edges whose consumers may be able to run now.
-    """
-
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        options: Options,
-        recorder: Recorder,
-        timers: Timers,
-        *,
-        readiness: Readiness,
-        describe: Callable[[IntermediateResult], GateDescriptor],
-        resume: Callable[[Iterable[tuple[EdgeGroups, Ints]]], None],
-        slots: int,
-        request_seconds: Callable[[], float | None],
-    ) -> None:
-        self._graph = graph
-        self._threshold = options[MERGE_THRESHOLD]
-        self._given = options[MERGE_REQUEST_TIME]
-        self._measured = request_seconds
-        self._readiness = readiness
-        self._recorder = recorder
-        self._timers = timers
-        self._describe = describe
-        self._resume = resume
-        self._slots = max(slots, 1)
-        datasets = graph.job_graph.datasets if self._threshold else []
-        self._open = [d.id for d in datasets if d.ship is ShipStrategy.HASH and graph.consumers[d.id]]
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._graph = job.graph
+        self._threshold = job.options[MERGE_THRESHOLD]
+        self._given = job.options[MERGE_REQUEST_TIME]
+        self._recorder = job.recorder
+        self._slots = max(job.inputs.slots, 1)
+        datasets = job.graph.job_graph.datasets if self._threshold else []
+        self._open = [d.id for d in datasets if d.ship is ShipStrategy.HASH and job.graph.consumers[d.id]]
         """Data sets of which it is still to be decided."""
         self._watched: dict[int, _Watched] = {}
         self._late: dict[int, _Asked] = {}
         """Merges that nobody waits for any more, by number."""
         self._number = 0
-        graph.add_withdrawal_listener(self._withdrawn)
 
     @property
     def is_open(self) -> bool:
@@ -145,9 +124,11 @@ class Merging:
     @property
     def request_seconds(self) -> float:
         """0: not known."""
-        return (self._measured() or 0.0) if self._given is None else self._given
+        if self._given is not None:
+            return self._given
+        return self._job.side_inputs.number("request seconds", self._job.inputs.request_seconds) or 0.0
 
-    def consider(self) -> None:
+    def act(self) -> None:
         """Decide on results that are finished and have a consumer that is decided. O(results) while any is open."""
         for dataset in self._open if self._open and self.request_seconds > 0 else ():
             result = self._graph.results[dataset]
@@ -210,14 +191,14 @@ class Merging:
 
     def _ask(self, result: IntermediateResult, bounds: Ints, estimate: MergeEstimate) -> None:
         self._number += 1
-        asked = _Asked(self._number, self._describe(result), bounds, self._recorder.at)
+        asked = _Asked(self._number, self._job.descriptors.gate(result), bounds, self._recorder.at)
         watched = self._watched[result.dataset.id] = _Watched(result, asked)
-        self._readiness.withhold(result.dataset.id)
+        result.is_withheld = True
         self._recorder.emit(MergePartitions(asked.number, asked.gate, bounds))
         patience = max(PATIENCE_SECONDS, PATIENCE_FACTOR * estimate.cost)
         until = self._recorder.at + patience
         number = asked.number  # a timer that nobody cancels is not to hold the gate
-        self._timers.set(f"{_PREFIX}{number}", until, lambda: self._give_up(watched, number))
+        self._job.timers.set(f"{_PREFIX}{number}", until, lambda: self._give_up(watched, number))
 
     def merged(self, event: PartitionsMerged) -> None:
         """The answer. One that comes twice changes nothing, one that comes too late is thrown away."""
@@ -283,12 +264,13 @@ class Merging:
         watched.result.read_merged(_select(merged, ~bad) if not bad.all() else None)
         return True
 
-    def drop_all(self) -> None:
-        """The job ends: no merged object is needed any more."""
+    def job_ends(self) -> None:
+        """No merged object is needed any more."""
         for dataset, watched in self._watched.items():
             self._release(dataset, watched)
 
-    def waiting_for(self, now: float) -> list[str]:
+    def waiting_for(self) -> list[str]:
+        now = self._recorder.at
         return [
             f"The small objects of data set {dataset} are being merged for {max(0.0, now - watched.asked.since):.0f} s; "
             "its consumers wait for that."
@@ -297,11 +279,11 @@ class Merging:
         ]
 
     def _go_ahead(self, result: IntermediateResult) -> None:
-        self._readiness.let_go(result.dataset.id)
-        self._resume([(edge, np.arange(len(edge))) for edge in result.consumers])
+        result.is_withheld = False
+        self._job.readers_may_run([(edge, np.arange(len(edge))) for edge in result.consumers])
 
-    def _withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
-        """Partitions were lost, restarted or released. Whoever reads a merged object reads each of its partitions: with
+    def withdrawn(self, result: IntermediateResult, partitions: Ints) -> None:
+        """Whoever reads a merged object reads each of its partitions: with
         the first that goes, it has no reader any more, or only such as are restarted."""
         dataset = result.dataset.id
         watched = self._watched.get(dataset)
@@ -310,7 +292,7 @@ class Merging:
         if not result.num_available:
             self._release(dataset, watched)
         elif result.merged is not None:
-            hit = _covers(result.merged, gone)
+            hit = _covers(result.merged, partitions)
             self._drop(dataset, _select(result.merged, hit))
             result.read_merged(_select(result.merged, ~hit) if not hit.all() else None)
 

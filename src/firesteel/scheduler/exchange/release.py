@@ -9,17 +9,15 @@ last of its producers, a persistent result stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
 from firesteel.model.arrays import Ints, compact, distinct, union
-from firesteel.options import RELEASE_DURING_JOB_EXECUTION, Options
-from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
-from firesteel.scheduler.kernel.commands import ReleasePartitions
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
-from firesteel.scheduler.topology.executions import NO_ROW
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.commands import JobStatus, ReleasePartitions
+from firesteel.scheduler.policy import Policy
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.topology.executions import NO_ROW, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups
 
 NONE: Ints = np.empty(0, np.int64)
@@ -27,85 +25,49 @@ ALL: Ints = np.zeros(1, np.int64)
 """The only group of an all-to-all edge."""
 
 
-class PartitionReleaseStrategy(Protocol):
-    def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """Notes that these (distinct) subtasks have been admitted."""
-        ...
-
-    def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
-        """Notes that these subtasks, whole regions, are about to be reset: some of them had finished."""
-        ...
-
-    def job_finished(self) -> None: ...
-
-
-def release_strategy(
-    options: Options, graph: DefaultExecutionGraph, descriptors: DeploymentDescriptorFactory, recorder: Recorder
-) -> PartitionReleaseStrategy:
-    releasing = Releasing(graph, descriptors, recorder)
-    if options[RELEASE_DURING_JOB_EXECUTION]:
-        return RegionPartitionGroupReleaseStrategy(graph, releasing)
-    return NotReleasingPartitionReleaseStrategy(graph, releasing)
-
-
-class Releasing:
+class Releasing(Policy):
     """Carries a release out, and leaves the records of it."""
 
-    def __init__(
-        self, graph: DefaultExecutionGraph, descriptors: DeploymentDescriptorFactory, recorder: Recorder
-    ) -> None:
-        self._graph = graph
-        self._descriptors = descriptors
-        self._recorder = recorder
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._graph = job.graph
 
-    def release(self, dataset: int, partitions: Ints) -> None:
+    def _release(self, dataset: int, partitions: Ints) -> None:
         """Releases the ones of these (distinct) partitions that are there. A persistent result is left alone."""
-        result = self._graph.result(dataset)
+        result, recorder = self._graph.result(dataset), self._job.recorder
         if result.dataset.persistent:
             return
         partitions = result.withdraw(partitions, stored=False)
         if not len(partitions):
             return
         if not result.num_available:  # until then somebody may still have to fetch where the others lie
-            self._descriptors.drop(dataset)
+            self._job.descriptors.drop(dataset)
         attempts, tokens = compact(result.attempts[partitions]), result.tokens[partitions]
-        self._recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
-        columns = partitions, attempts, tokens
-        self._recorder.output_gone(result.dataset.producer, dataset, columns, "released")
-        self._recorder.tell(f"released {len(partitions)} partitions of data set {dataset}", result.dataset.producer)
+        recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
+        recorder.output_gone(result.dataset.producer, dataset, (partitions, attempts, tokens), "released")
+        recorder.tell(f"released {len(partitions)} partitions of data set {dataset}", result.dataset.producer)
 
 
-class NotReleasingPartitionReleaseStrategy:
+class ReleaseAtEnd(Releasing):
     """Everything stays until the job has finished (Flink: NotReleasingPartitionGroupReleaseStrategy)."""
 
-    def __init__(self, graph: DefaultExecutionGraph, releasing: Releasing) -> None:
-        self._graph = graph
-        self._releasing = releasing
-
-    def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """Nothing is released."""
-
-    def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
-        """Nothing was counted."""
-
-    def job_finished(self) -> None:
-        for result in self._graph.results:
+    def job_ends(self) -> None:
+        for result in self._graph.results if self._job.status is JobStatus.FINISHED else ():
             if result is not None:
-                self._releasing.release(result.dataset.id, np.flatnonzero(result.available))
+                self._release(result.dataset.id, np.flatnonzero(result.available))
 
 
-class RegionPartitionGroupReleaseStrategy:
-    def __init__(self, graph: DefaultExecutionGraph, releasing: Releasing) -> None:
-        self._graph = graph
-        self._releasing = releasing
+class Release(Releasing):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
         self._consumption: dict[int, _Consumption] = {}
         """By blocking data set, of those that are consumed."""
         self._running: dict[int, Ints] = {}
         """Number of members of each region that have not finished, by block; blocks of single subtasks need no counting."""
-        graph.add_listener(self)
 
-    def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None:
-        for vertex in (graph.vertices[v] for v in new_vertices):
+    def initialized(self, vertices: Sequence[int]) -> None:
+        graph = self._graph
+        for vertex in (graph.vertices[v] for v in vertices):
             block = graph.regions.block(vertex.id)
             if not block.is_trivial:
                 self._running[block.number] = block.sizes()
@@ -113,12 +75,12 @@ class RegionPartitionGroupReleaseStrategy:
                 edges = len(graph.job_graph.consumers(result.dataset.id))
                 if edges:
                     self._consumption[result.dataset.id] = _Consumption(result, edges)
-        for vertex in new_vertices:
+        for vertex in vertices:
             for edge in graph.vertices[vertex].inputs:
                 if edge.dataset in self._consumption:
-                    self._releasing.release(edge.dataset, self._consumption[edge.dataset].connect(edge))
+                    self._release(edge.dataset, self._consumption[edge.dataset].connect(edge))
 
-    def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+    def finished(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows) -> None:
         gone: dict[int, list[Ints]] = {}
         for consumer, finished in self._finished(vertex, subtasks).items():
             for edge in self._graph.vertices[consumer].inputs:
@@ -129,17 +91,14 @@ class RegionPartitionGroupReleaseStrategy:
         for dataset, partitions in gone.items():
             some = [numbers for numbers in partitions if len(numbers)]
             if some:
-                self._releasing.release(dataset, union(some))
+                self._release(dataset, union(some))
 
-    def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
+    def restarting(self, tasks: Mapping[int, Ints]) -> None:
         for number in sorted({self._graph.regions.logical_of[vertex] for vertex in tasks}):
             for consumer, subtasks in self._undone(number, tasks).items():
                 for edge in self._graph.vertices[consumer].inputs:
                     if edge.dataset in self._consumption:
                         self._consumption[edge.dataset].needed_again(edge, subtasks)
-
-    def job_finished(self) -> None:
-        """All is released."""
 
     def _finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> dict[int, Ints]:
         """The subtasks whose region has finished with these."""

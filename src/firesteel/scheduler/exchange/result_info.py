@@ -23,7 +23,6 @@ from firesteel.scheduler.exchange.key_ranges import KeyRanges, bytes_in, decide_
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES, SizeRows
 from firesteel.scheduler.kernel.commands import Command
 from firesteel.scheduler.kernel.events import PartitionReports, SizesLoaded
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 
 
 def _ignore(_command: Command) -> None:
@@ -31,7 +30,10 @@ def _ignore(_command: Command) -> None:
 
 
 class BlockingResultInfo:
-    """Sizes of one result, by producer and by subpartition. Partition ``p`` is what producing subtask ``p`` wrote."""
+    """Sizes of one result, by producer and by subpartition. Partition ``p`` is what producing subtask ``p`` wrote.
+
+    Consumers read subpartition ranges of all producers, for which the folded sums are all that a decision needs; subclasses: else.
+    """
 
     needs_cells = False
     """True: consumers are cut over single cells, so the decider is given the matrix."""
@@ -45,11 +47,8 @@ class BlockingResultInfo:
         num_subpartitions: int,
         emit: Callable[[Command], None] = _ignore,
         buffer_bytes: int = BUFFER_BYTES,
-        *,
-        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """``emit`` is given commands about rows; ``buffer_bytes``: of rows kept in memory before they are stored."""
-        self._profiler = profiler
         self.dataset = dataset.id
         self.is_broadcast = dataset.ship is ShipStrategy.BROADCAST
         self.num_partitions = num_partitions
@@ -111,10 +110,6 @@ class BlockingResultInfo:
 
         Rows of sizes have one size per subpartition: the scheduler has checked that.
         """
-        with InPhase(self._profiler, SchedulingPhase.SIZES):
-            self._record(partitions, attempts, reports)
-
-    def _record(self, partitions: Ints, attempts: Ints, reports: PartitionReports) -> None:
         self.erase(partitions[self.recorded[partitions]])
         self._begin()
         self.partition_bytes[partitions] = reports.bytes
@@ -271,10 +266,6 @@ class BlockingResultInfo:
         return np.diff(edges, prepend=0)
 
 
-class AllToAllBlockingResultInfo(BlockingResultInfo):
-    """Consumers read subpartition ranges of all producers: the folded sums are all a decision needs."""
-
-
 class PointwiseBlockingResultInfo(BlockingResultInfo):
     """Consumers read runs of (producer, subpartition) cells: pointwise and rebalanced results."""
 
@@ -347,11 +338,9 @@ def blocking_result_info(
     num_subpartitions: int,
     emit: Callable[[Command], None] = _ignore,
     buffer_bytes: int = BUFFER_BYTES,
-    *,
-    profiler: Profiler = NO_PROFILER,
 ) -> BlockingResultInfo:
-    kind = _KINDS.get(dataset.ship, AllToAllBlockingResultInfo)
-    return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes, profiler=profiler)
+    kind = _KINDS.get(dataset.ship, BlockingResultInfo)
+    return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes)
 
 
 _KINDS: dict[ShipStrategy, type[BlockingResultInfo]] = {

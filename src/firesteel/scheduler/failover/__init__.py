@@ -1,4 +1,4 @@
 """Failover: which regions run again, whether another try is left, which inputs must be read again.
 
-Begin with ``failure_handler``; the policies are ``regions``, ``restart_strategies`` and ``failure_accounting``.
+Begin with ``failover``, then ``regions``, ``restart_strategies`` and ``failure_accounting``.
 """

@@ -12,9 +12,9 @@ from firesteel.scheduler.failover.restart_strategies import RestartStrategy, Ver
 from firesteel.scheduler.kernel.events import FailureCause, FailureKind
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.nodes import Nodes
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import NO_ROW, ExecutionTable, Rows
-from firesteel.scheduler.topology.nodes import Nodes
 
 MAX_UNCOUNTED_RESTARTS = 10
 """Restarts in a row of one subtask that are not counted; from then on its failures count like any other."""

@@ -31,16 +31,12 @@ class Restart:
     invalidated: dict[int, Ints] = field(default_factory=dict)
 
 
-class RestartPipelinedRegionFailoverStrategy:
-    def __init__(self, graph: DefaultExecutionGraph) -> None:
-        self._graph = graph
+def tasks_needing_restart(graph: DefaultExecutionGraph, tasks: Mapping[int, Ints]) -> Restart:
+    """``tasks``: those that failed, and producers of what is lost. Lost partitions must have been withdrawn before.
 
-    def tasks_needing_restart(self, tasks: Mapping[int, Ints]) -> Restart:
-        """``tasks``: those that failed, and producers of what is lost. Lost partitions must have been withdrawn before.
-
-        Regions that wait in CREATED need no restart and are left out, as are running producers.
-        """
-        return _Closure(self._graph).of(tasks)
+    Regions that wait in CREATED need no restart and are left out, as are running producers.
+    """
+    return _Closure(graph).of(tasks)
 
 
 class _Closure:

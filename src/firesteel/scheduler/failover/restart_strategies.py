@@ -6,7 +6,6 @@ import math
 import zlib
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_count, format_seconds, plural
@@ -40,19 +39,21 @@ class Verdict:
     is_restart: bool = True
 
 
-class RestartStrategy(Protocol):
+class RestartStrategy:
     name: str
+    pause: float = 0.0
+    """Seconds after a failure that does not count."""
 
     def count_failure(self, at: float) -> Verdict:
         """One more failure, at this time (seconds on the job's clock); may it be followed by a restart?"""
-        ...
+        raise NotImplementedError
 
     def uncounted(self, why: str) -> Verdict:
         """A failure that does not count, but still is followed by a restart, if there are any."""
-        ...
+        return Verdict(self.pause, f"after {format_seconds(self.pause)}, not counted by the restart strategy: {why}")
 
 
-class NoRestart:
+class NoRestart(RestartStrategy):
     name = "none"
 
     def count_failure(self, at: float) -> Verdict:
@@ -62,7 +63,7 @@ class NoRestart:
         return Verdict(None, f"{RESTART_STRATEGY.key} is none")
 
 
-class FixedDelayRestart:
+class FixedDelayRestart(RestartStrategy):
     """``attempts`` restarts in the whole job, each ``delay`` seconds after the failure.
 
     As in Flink, each failure of a user's function counts, also when several subtasks meet the same one at once.
@@ -72,7 +73,7 @@ class FixedDelayRestart:
 
     def __init__(self, attempts: int, delay: float) -> None:
         self._attempts = attempts
-        self._delay = delay
+        self.pause = delay
         self._used = 0
 
     def count_failure(self, at: float) -> Verdict:
@@ -81,10 +82,7 @@ class FixedDelayRestart:
         self._used += 1
         of = "without limit" if self._attempts >= UNLIMITED else f"of {format_count(self._attempts)}"
         done = f"restart {format_count(self._used)} {of}"
-        return Verdict(self._delay, f"{done}, after {format_seconds(self._delay)}")
-
-    def uncounted(self, why: str) -> Verdict:
-        return _uncounted(why, self._delay)
+        return Verdict(self.pause, f"{done}, after {format_seconds(self.pause)}")
 
     def _used_up(self) -> str:
         if self._attempts == 0:
@@ -94,7 +92,7 @@ class FixedDelayRestart:
         return f"all {format_count(self._attempts)} restarts of {RESTART_ATTEMPTS.key} are used up"
 
 
-class FailureRateRestart:
+class FailureRateRestart(RestartStrategy):
     """A restart after each failure, unless more than ``most`` failures fall into ``interval`` seconds."""
 
     name = "failure-rate"
@@ -102,7 +100,7 @@ class FailureRateRestart:
     def __init__(self, most: int, interval: float, delay: float) -> None:
         self._most = most
         self._interval = interval
-        self._delay = delay
+        self.pause = delay
         self._times: deque[float] = deque()
 
     def count_failure(self, at: float) -> Verdict:
@@ -114,10 +112,7 @@ class FailureRateRestart:
             allowed = f"{MAX_FAILURES_PER_INTERVAL.key} allows {format_count(self._most)}"
             return Verdict(None, f"{plural(count, 'failure')} {within}, and {allowed}")
         done = f"failure {format_count(count)} of {format_count(self._most)} {within}"
-        return Verdict(self._delay, f"{done}, after {format_seconds(self._delay)}")
-
-    def uncounted(self, why: str) -> Verdict:
-        return _uncounted(why, self._delay)
+        return Verdict(self.pause, f"{done}, after {format_seconds(self.pause)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +134,7 @@ class Backoff:
         return min(plain * (1 + self.jitter * (2 * dice - 1)), self.longest)
 
 
-class ExponentialDelayRestart:
+class ExponentialDelayRestart(RestartStrategy):
     """Restarts after pauses that grow, without limit or up to ``attempts`` in a row.
 
     As in today's Flink, failures before a restart has begun are followed by that one: they are not counted, and wait
@@ -149,7 +144,7 @@ class ExponentialDelayRestart:
     name = "exponential-delay"
 
     def __init__(self, backoff: Backoff, attempts: int | None, salt: str) -> None:
-        self._backoff = backoff
+        self._backoff, self.pause = backoff, backoff.initial
         self._attempts = attempts
         self._salt = salt
         self._used = 0
@@ -169,13 +164,6 @@ class ExponentialDelayRestart:
         self._restarts_at = at + pause
         of = "without limit" if self._attempts is None else f"of {format_count(self._attempts)}"
         return Verdict(pause, f"restart {format_count(self._used)} {of}, after {format_seconds(pause)}")
-
-    def uncounted(self, why: str) -> Verdict:
-        return _uncounted(why, self._backoff.initial)
-
-
-def _uncounted(why: str, delay: float) -> Verdict:
-    return Verdict(delay, f"after {format_seconds(delay)}, not counted by the restart strategy: {why}")
 
 
 def restart_strategy(options: Options, job: str = "") -> RestartStrategy:

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from firesteel.humanize import plural
 from firesteel.scheduler.failover.failure_accounting import Failure
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.events import FailureCause, FailureKind
-from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import RETIRED
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Rows, in_passes
-from firesteel.scheduler.topology.operations import ExecutionOperations
 from firesteel.scheduler.waiting import subtasks_named
 
 MOST_RETIRED = 50
@@ -32,17 +31,9 @@ SendAgain = Callable[[ExecutionJobVertex, Rows, str], None]
 
 
 class RetiredWorkers:
-    def __init__(
-        self,
-        operations: ExecutionOperations,
-        recorder: Recorder,
-        *,
-        send_again: SendAgain,
-        failed: Callable[[Failure], None],
-    ) -> None:
-        self._operations = operations
-        self._table = operations.graph.executions
-        self._recorder = recorder
+    def __init__(self, job: Job, send_again: SendAgain, failed: Callable[[Failure], None]) -> None:
+        self._job = job
+        self._table = job.executions
         self._send_again = send_again
         self._failed = failed
         self._met: dict[int, NDArray[np.int32]] = {}
@@ -50,7 +41,7 @@ class RetiredWorkers:
 
     def rejected(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
         """Distinct ones, which are with Spark and have not begun. Those that run together run again together."""
-        if len(rows) and not self._operations.graph.regions.is_trivial(vertex.id):
+        if len(rows) and not self._job.graph.regions.is_trivial(vertex.id):
             self._fail(vertex, rows, RETIRED, counted=False)
             return
         met = self._met.setdefault(vertex.id, np.zeros(vertex.parallelism, np.int32))
@@ -64,9 +55,9 @@ class RetiredWorkers:
     def _again(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
         if not len(rows):
             return
-        self._operations.move(vertex.id, rows, ExecutionState.CANCELED, cause=RETIRED)
+        self._job.move(vertex.id, rows, ExecutionState.CANCELED, cause=RETIRED)
         subtasks = self._table.index[rows].astype(np.int64)
-        self._recorder.decision(
+        self._job.recorder.decision(
             "retired worker",
             vertex=vertex.id,
             name=vertex.job.name,

@@ -11,20 +11,16 @@ join; so nothing that the join's other side needs can depend on it, and the wait
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
+from firesteel.options import DATA_VOLUME_PER_TASK
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, JoinSizes, decide_join
 from firesteel.scheduler.joins.estimates import Estimate, Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
-from firesteel.scheduler.kernel.commands import VertexAbsorbed
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.kernel.records import GraphChanged
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
-from firesteel.scheduler.topology.planned import planned_vertex
 
 LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
@@ -32,23 +28,12 @@ runs: filters may come before the join."""
 
 
 class AdaptiveJoins:
-    """``memory``: bytes that a task may use for its data, None where nobody knows; ``volume``: bytes per task."""
-
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        recorder: Recorder,
-        waits: Waits,
-        estimates: Estimates,
-        *,
-        memory: Callable[[], float | None],
-        volume: int,
-    ) -> None:
-        self._graph = graph
-        self._recorder = recorder
+    def __init__(self, job: Job, waits: Waits, estimates: Estimates) -> None:
+        self._job = job
+        graph = self._graph = job.graph
+        self._recorder = job.recorder
         self._waits = waits
-        self._memory = memory
-        self._volume = volume
+        self._volume = job.options[DATA_VOLUME_PER_TASK]
         self._estimates = estimates
         self._open = [vertex.id for vertex in graph.vertices if _is_adaptive(vertex.job)]
         self._refused = [vertex.id for vertex in graph.vertices if _is_refused(vertex.job)]
@@ -179,18 +164,11 @@ class AdaptiveJoins:
         return not follower.join.can_build(1) or self._estimated(follower, 1).bytes > self._limit(follower.id, join)
 
     def _absorb(self, change: Absorbing, producer: int, held: tuple[int, ...], spent: float) -> None:
-        self._graph.absorb(change)
+        self._job.absorb(change)
         self._held[change.join] = held
         if producer in self._open:  # from here on it is decided as the join that has absorbed it
             self._open[self._open.index(producer)] = change.join
             self._waits.absorbed(producer, change.join)
-        self._recorder.emit(VertexAbsorbed(change.join, producer, change.build))
-        vertex = planned_vertex(self._graph.job_graph, self._graph.job_graph.vertices[change.join])
-        self._recorder.record(
-            GraphChanged(
-                at=self._recorder.at, event=self._recorder.event, absorbed=producer, into=change.join, vertex=vertex
-            )
-        )
         if self._graph.inputs_available(self._graph.vertices[change.join]):
             next_wait = self._begun(change.join)
             if next_wait is not None:
@@ -205,7 +183,7 @@ class AdaptiveJoins:
             build_rows=built.rows,
             probe_bytes=self._estimated(job, 1 - build).bytes,
             readers=1,
-            memory=int(self._memory() or UNKNOWN_MEMORY),
+            memory=self._memory(),
             held=self._held_by(job.id, producer),
             is_hint=job.join is not None and job.join.hint == build,
             read_bytes=self._estimates.read_by(producer).bytes,
@@ -249,8 +227,12 @@ class AdaptiveJoins:
         return self._estimates.of(job.inputs[side].dataset)
 
     def _limit(self, join: int, producer: int) -> int:
-        memory = build_memory.limit(int(self._memory() or UNKNOWN_MEMORY))
+        memory = build_memory.limit(self._memory())
         return max(memory - sum(self._held_by(join, producer)), 0)
+
+    def _memory(self) -> int:
+        """Bytes that a task may use for its data."""
+        return int(self._job.side_inputs.number("task memory", self._job.inputs.task_memory) or UNKNOWN_MEMORY)
 
     def _held_by(self, join: int, producer: int) -> tuple[int, ...]:
         """Memory of the build sides that the tasks of both have already: they are the same tasks behind the change."""

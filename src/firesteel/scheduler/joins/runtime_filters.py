@@ -7,19 +7,16 @@ the slots that are idle meanwhile cost less than it can save.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
 from firesteel.humanize import format_bytes, format_seconds, plural
 from firesteel.model.absorbing import SIDES, worker_of
 from firesteel.model.job_graph import JobVertex, RuntimeFilter
+from firesteel.options import RUNTIME_FILTER_MAX_BUILD, RUNTIME_FILTER_MIN_PROBE
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
-from firesteel.scheduler.kernel.commands import GateDescriptor, NarrowSource
+from firesteel.scheduler.kernel.commands import NarrowSource
 from firesteel.scheduler.kernel.events import SourceNarrowed
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
+from firesteel.scheduler.topology.execution_graph import IntermediateResult
 
 LEAST_RATIO = 4
 """A filter is worth its making where the source has so many times the bytes of what it is made of."""
@@ -27,64 +24,15 @@ FEW_BYTES = 1 << 20
 """A side of so few plain bytes is tried even if no step on the way drops rows: it may be a list of the few keys that are wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterLimits:
-    """Plain bytes: most of what a filter is made of, and the least that a source has which gets one."""
-
-    max_build: int
-    min_probe: int
-
-
-class Filters(Protocol):
-    """Answers that the scheduler needs of its runtime filters."""
-
-    def is_asked(self, vertex: int) -> bool:
-        """Returns whether the vertex' source is being narrowed."""
-        ...
-
-    def puts_off(self, vertex: int) -> bool:
-        """Returns whether a source that could be initialised is to wait for a filter."""
-        ...
-
-    def narrowed(self, event: SourceNarrowed) -> None: ...
-
-    def waiting_for(self) -> list[str]: ...
-
-
-class NoFilters:
-    """Sources read all that they were told to when the job was compiled."""
-
-    def is_asked(self, vertex: int) -> bool:
-        return False
-
-    def puts_off(self, vertex: int) -> bool:
-        return False
-
-    def narrowed(self, event: SourceNarrowed) -> None: ...
-
-    def waiting_for(self) -> list[str]:
-        return []
-
-
 class RuntimeFilters:
-    """``describe``: gives the places of a finished result's partitions."""
-
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        recorder: Recorder,
-        waits: Waits,
-        estimates: Estimates,
-        *,
-        describe: Callable[[IntermediateResult], GateDescriptor],
-        limits: FilterLimits,
-    ) -> None:
-        self._graph = graph
-        self._recorder = recorder
+    def __init__(self, job: Job, waits: Waits, estimates: Estimates) -> None:
+        self._job = job
+        self._graph = job.graph
+        self._recorder = job.recorder
         self._waits = waits
         self._estimates = estimates
-        self._describe = describe
-        self._limits = limits
+        self._max_build = job.options[RUNTIME_FILTER_MAX_BUILD]
+        self._min_probe = job.options[RUNTIME_FILTER_MIN_PROBE]
         self._asked: dict[int, tuple[RuntimeFilter, ...]] = {}
         """By the source that is being narrowed, under the number it was asked about."""
         self._settled: set[int] = set()
@@ -105,7 +53,7 @@ class RuntimeFilters:
         self._settled.add(vertex)
         if there:
             self._asked[vertex] = there
-            gates = tuple(self._describe(self._graph.result(found.dataset)) for found in there)
+            gates = tuple(self._job.descriptors.gate(self._graph.result(found.dataset)) for found in there)
             self._recorder.emit(NarrowSource(vertex, there, gates))
         return bool(there)
 
@@ -150,9 +98,9 @@ class RuntimeFilters:
     def _is_useful(self, found: RuntimeFilter, probe: int) -> bool:
         """Returns whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
         size = self._estimates.of(found.dataset).bytes
-        small = size <= self._limits.max_build and size * LEAST_RATIO <= probe
+        small = size <= self._max_build and size * LEAST_RATIO <= probe
         promises = small and (found.selective or size <= FEW_BYTES)
-        return promises and probe >= self._limits.min_probe and self._is_deterministic(found.dataset)
+        return promises and probe >= self._min_probe and self._is_deterministic(found.dataset)
 
     def _is_deterministic(self, dataset: int) -> bool:
         """Returns False if rows of the data set may be others when they are made again: the filter would not fit them."""

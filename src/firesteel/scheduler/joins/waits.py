@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from firesteel.humanize import format_seconds
 from firesteel.model.absorbing import worker_of
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.parallelism.model import SlotBound
+from firesteel.scheduler.slots.pool import SlotPool
 
 EXCHANGE_BYTES_PER_SECOND = 100 << 20
 """Plain bytes that one slot writes to an exchange and reads again in a second (docs/benchmarks.md)."""
@@ -40,26 +40,17 @@ class Wait:
 
 
 class Waits:
-    """``slots_of``: tasks of a vertex that can run at once, None where nobody knows; ``pending``: executions that Spark has or waits
-    for. ``cold_start``: seconds in which a slot that stands idle costs nothing, as long as nothing has finished: workers are being
-    started, and tasks of what is put off would wait for theirs."""
+    """Seconds in which a slot stands idle cost nothing while the first workers are being started (``Inputs.cold_start``), as long as nothing
+    has finished: tasks of what is put off would wait for theirs."""
 
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        recorder: Recorder,
-        timers: Timers,
-        *,
-        slots_of: Callable[[int], int | None],
-        pending: Callable[[], int],
-        cold_start: float = 0.0,
-    ) -> None:
-        self._graph = graph
-        self._recorder = recorder
-        self._timers = timers
-        self._slots_of = slots_of
-        self._pending = pending
-        self._cold_until = cold_start
+    def __init__(self, job: Job, bound: Callable[[int], SlotBound | None]) -> None:
+        """``bound``: the slots that a vertex can get."""
+        self._job = job
+        self._graph = job.graph
+        self._recorder = job.recorder
+        self._timers = job.timers
+        self._bound = bound
+        self._cold_until = job.inputs.cold_start
         self._waits: dict[int, Wait] = {}
         """By the vertex that is put off."""
         self._idle = 0
@@ -72,7 +63,8 @@ class Waits:
 
     def slots_of(self, vertex: int) -> int | None:
         """Tasks of the vertex that can run at once; None: nobody could tell that slots are idle."""
-        return self._slots_of(vertex)
+        bound = None if isinstance(self._job.slots, SlotPool) else self._bound(vertex)
+        return None if bound is None else bound.count
 
     def of(self, vertex: int) -> Wait | None:
         return self._waits.get(vertex)
@@ -135,8 +127,8 @@ class Waits:
     def event_handled(self) -> None:
         """All that can run is deployed: slots that are idle from here on are idle because of what is put off."""
         waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
-        slots = [self._slots_of(vertex) or 0 for vertex in waits]
-        self._idle = max(0, max(slots, default=0) - self._pending())
+        slots = [self.slots_of(vertex) or 0 for vertex in waits]
+        self._idle = max(0, max(slots, default=0) - self._job.executions.num_pending)
         is_cold = waits and not any(vertex.num_finished for vertex in self._graph.vertices)
         self._then = max(self._recorder.at, self._cold_until if is_cold else 0.0)
         for vertex, wait in waits.items():

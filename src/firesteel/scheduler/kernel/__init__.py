@@ -1,5 +1,4 @@
 """The data that go into the scheduler and come out of it: events, commands, records, states and metrics.
 
-Begin with ``events`` and ``commands``. ``recorder`` collects what one event causes; ``states`` is the table of transitions;
-``profiler`` is how the phases of the scheduler are watched.
+Begin with ``events`` and ``commands``. ``recorder`` collects what one event causes; ``states`` is the table of transitions.
 """

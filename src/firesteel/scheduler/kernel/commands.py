@@ -8,7 +8,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, Names, is_ascending
@@ -162,13 +164,11 @@ class GateDescriptor:
         return marked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Command:
+class Command(msgspec.Struct, frozen=True, eq=False):
     pass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VertexAbsorbed(Command):
+class VertexAbsorbed(Command, frozen=True):
     """From here on ``vertex`` runs the program of ``producer``, whose rows it joins, before its own, and reads its input
     ``build`` (0 or 1) whole; None: it is the second of two steps, and does the work of both (``model.absorbing``). Nothing of either was
     deployed."""
@@ -178,8 +178,7 @@ class VertexAbsorbed(Command):
     build: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NarrowSource(Command):
+class NarrowSource(Command, frozen=True):
     """Find the rows of ``vertex``' source that match these finished data sets, let the vertex read only those from here on, and tell
     SourceNarrowed: always. ``filters`` run parallel to ``gates``."""
 
@@ -225,8 +224,7 @@ class SlotGrants:
         return replace(self, executors=self.executors.select(places), addresses=addresses, shared=shared)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Deploy(Command):
+class Deploy(Command, frozen=True):
     """Run these executions of one vertex, as one Spark job.
 
     ``gates`` and ``ranges`` run parallel to the vertex' inputs; ranges hold the deployed subtasks, in the order of
@@ -251,7 +249,7 @@ class Deploy(Command):
 
     def select(self, places: Ints) -> Deploy:
         """The same for the subtasks at these places."""
-        return replace(
+        return structs.replace(
             self,
             subtasks=self.subtasks[places],
             attempts=self.attempts[places],
@@ -262,8 +260,7 @@ class Deploy(Command):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeployRegions(Command):
+class DeployRegions(Command, frozen=True):
     """Run these executions at the same time: they make up pipelined regions. Parts are in topological order.
 
     A gate of a part that is ``pipelined`` is fed by an earlier part while it runs. All or none of a region run: when
@@ -273,8 +270,7 @@ class DeployRegions(Command):
     parts: tuple[Deploy, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreSizes(Command):
+class StoreSizes(Command, frozen=True):
     """Keep these packed rows of sizes (``firesteel.model.sizes``) in the driver's scratch files, until DropSizes."""
 
     dataset: int
@@ -283,8 +279,7 @@ class StoreSizes(Command):
     rows: Sequence[bytes]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadSizes(Command):
+class LoadSizes(Command, frozen=True):
     """Read rows that were stored, and tell SizesLoaded: always, with None for what cannot be read."""
 
     dataset: int
@@ -292,15 +287,13 @@ class LoadSizes(Command):
     attempts: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class DropSizes(Command):
+class DropSizes(Command, frozen=True, eq=True):
     """Nobody will ask for the rows of this data set again."""
 
     dataset: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MergePartitions(Command):
+class MergePartitions(Command, frozen=True):
     """Merge small outputs: group ``g`` is partitions ``bounds[g]`` .. ``bounds[g + 1] - 1`` of the gate's data set.
 
     Carried out as well as can be: PartitionsMerged tells which groups worked. Consumers wait for that answer.
@@ -311,31 +304,27 @@ class MergePartitions(Command):
     bounds: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReleaseMerged(Command):
+class ReleaseMerged(Command, frozen=True):
     """Deletes merged objects that are not needed any more."""
 
     dataset: int
     merged: MergedObjects
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreBlob(Command):
+class StoreBlob(Command, frozen=True):
     """Put ``data`` (``digest`` names it) where every executor can fetch it; deployments that follow refer to it."""
 
     digest: bytes
     data: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DropBlobs(Command):
+class DropBlobs(Command, frozen=True):
     """No deployment will refer to these blobs again."""
 
     digests: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockNodes(Command):
+class BlockNodes(Command, frozen=True, eq=True):
     """All nodes that are blocked from now on (MARK_BLOCKED, FLIP-224): nothing new goes there, what runs goes on.
 
     Also what was deployed before and waits for a slot keeps away: see :class:`Placement`.
@@ -344,8 +333,7 @@ class BlockNodes(Command):
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShareBlockedNode(Command):
+class ShareBlockedNode(Command, frozen=True, eq=True):
     """The other jobs of the session are to know that this job has blocked a node, why, and until when on its clock."""
 
     node: str
@@ -353,16 +341,14 @@ class ShareBlockedNode(Command):
     end: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cancel(Command):
+class Cancel(Command, frozen=True):
     vertex: int
     subtasks: Ints
     attempts: Ints
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReleasePartitions(Command):
+class ReleasePartitions(Command, frozen=True):
     """The objects of these partitions are not needed any more: delete them."""
 
     dataset: int
@@ -371,8 +357,7 @@ class ReleasePartitions(Command):
     tokens: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VerifyPartitions(Command):
+class VerifyPartitions(Command, frozen=True):
     """One object of the data set is lost: look whether these are still stored, by listing, and tell PartitionsLost.
 
     A reader names the first one it misses only, but a lost disk or bucket held many of them.
@@ -384,8 +369,7 @@ class VerifyPartitions(Command):
     tokens: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DiscardExecutions(Command):
+class DiscardExecutions(Command, frozen=True):
     """Attempts that were not admitted (late, doubled, losers) or are void: delete what they wrote, abort their sink output."""
 
     vertex: int
@@ -394,28 +378,24 @@ class DiscardExecutions(Command):
     tokens: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer(Command):
+class SetTimer(Command, frozen=True, eq=True):
     """TimerFired(``timer``) is to be told at ``at``; a timer of that name that was set before is forgotten."""
 
     timer: str
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer(Command):
+class CancelTimer(Command, frozen=True, eq=True):
     timer: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommitSinks(Command):
+class CommitSinks(Command, frozen=True):
     """All vertices have finished. ``winners``: vertex to its subtasks' admitted (attempt, commit messages)."""
 
     winners: dict[int, list[tuple[int, tuple[bytes, ...]]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Record(Command):
+class Record(Command, frozen=True, eq=True):
     """Appends a record to the journal."""
 
     record: Any
@@ -441,8 +421,7 @@ class JobStatus(Enum):
 _TERMINAL = (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JobStatusChanged(Command):
+class JobStatusChanged(Command, frozen=True):
     status: JobStatus
     cause: FailureCause | None = None
     vertex: int | None = None

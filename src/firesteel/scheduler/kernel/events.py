@@ -7,10 +7,11 @@ compares ``attempts`` with its own and drops what is stale. ``at`` is in seconds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
+import msgspec
 import numpy as np
 
 from firesteel.errors import Stop
@@ -20,20 +21,17 @@ from firesteel.model.steps.reports import StepReport
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     at: float
     id: int = 0
     """Given by the scheduler on arrival if 0; everything the event caused carries it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStarted(Event):
+class JobStarted(Event, frozen=True, kw_only=True):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionsDeploying(Event):
+class ExecutionsDeploying(Event, frozen=True, kw_only=True):
     """Spark launched the tasks (``deploying``) or the user's code began (``running``)."""
 
     vertex: int
@@ -45,6 +43,10 @@ class ExecutionsDeploying(Event):
     """When, parallel to the subtasks, in seconds on the job's clock; None: all of them at ``at``."""
     executors: Sequence[str] = ()
     """The workers, parallel to the subtasks, where they are known; empty: nobody told."""
+
+
+_Packed = Sequence[bytes]
+"""One for each execution. (The next class has a field ``bytes``.)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +63,9 @@ class PartitionReports:
     bytes: Ints
     rows: Ints
     stored_bytes: Ints
-    sizes: Sequence[bytes] | None
-    sketches: Sequence[bytes] | None = None
-    heavy_keys: Sequence[bytes] | None = None
+    sizes: _Packed | None
+    sketches: _Packed | None = None
+    heavy_keys: _Packed | None = None
 
     @classmethod
     def of(cls, dataset: int, sizes: Sequence[Ints], rows: int | Ints = 0, stored_bytes: int | Ints = 0) -> Self:
@@ -166,8 +168,7 @@ def _column(values: int | Ints, n: int) -> Ints:
     return np.broadcast_to(np.asarray(values, np.int64), n)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionsFinished(Event):
+class ExecutionsFinished(Event, frozen=True, kw_only=True):
     vertex: int
     subtasks: Ints
     attempts: Ints
@@ -203,8 +204,7 @@ class FailureCause:
     """Of the embedded engine, if that is what failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionsFailed(Event):
+class ExecutionsFailed(Event, frozen=True, kw_only=True):
     vertex: int
     subtasks: Ints
     attempts: Ints
@@ -213,15 +213,13 @@ class ExecutionsFailed(Event):
     """False: they did not fail, but ended with a batch that Spark gave up; CANCELED, and sent again without being counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionsCancelled(Event):
+class ExecutionsCancelled(Event, frozen=True, kw_only=True):
     vertex: int
     subtasks: Ints
     attempts: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionsRejected(Event):
+class ExecutionsRejected(Event, frozen=True, kw_only=True):
     """Executions that found themselves in the wrong place are rejected before their programs begin."""
 
     vertex: int
@@ -232,8 +230,7 @@ class ExecutionsRejected(Event):
     """True: in a Python worker that had begun with other external resources, and is gone now; else on a blocked node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsLost(Event):
+class PartitionsLost(Event, frozen=True, kw_only=True):
     """The answer to VerifyPartitions, when some of them are gone; none is sent when all are there. Also what a new driver of the job
     does not find. ``excused``: they were not there when they were admitted, for an earlier job had removed them; no restart strategy is asked."""
 
@@ -244,8 +241,7 @@ class PartitionsLost(Event):
     excused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputsLost(Event):
+class OutputsLost(Event, frozen=True, kw_only=True):
     """All that these admitted executions of ``vertex`` have made is void: it is to be made again. A new driver says so of what was staged
     for a sink and is not there, and of executions whose shares of the rows nobody can repeat."""
 
@@ -255,8 +251,7 @@ class OutputsLost(Event):
     tokens: Ints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizesLoaded(Event):
+class SizesLoaded(Event, frozen=True, kw_only=True):
     """The answer to LoadSizes: the rows asked for, None for one that is not there any more."""
 
     dataset: int
@@ -265,8 +260,7 @@ class SizesLoaded(Event):
     rows: Sequence[bytes | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceNarrowed(Event):
+class SourceNarrowed(Event, frozen=True, kw_only=True):
     """The answer to NarrowSource, once. ``split_bytes``: plain bytes of each split that is left, None: all are, as they were.
 
     ``found``: a sentence on what was found. Rows of these splits may be dropped as they are read, too.
@@ -277,8 +271,7 @@ class SourceNarrowed(Event):
     found: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionsMerged(Event):
+class PartitionsMerged(Event, frozen=True, kw_only=True):
     """The answer to MergePartitions, once: which of its groups were merged, into the object named by each token.
 
     Groups that are missing were not merged, for ``reason``; their partitions are read one by one.
@@ -292,13 +285,11 @@ class PartitionsMerged(Event):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired(Event):
+class TimerFired(Event, frozen=True, kw_only=True):
     timer: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorChanged(Event):
+class ExecutorChanged(Event, frozen=True, kw_only=True):
     executor: str
     host: str
     slots: int
@@ -311,16 +302,14 @@ class ExecutorChanged(Event):
     """The only need it was made for (executors of a Spark resource profile); None: it serves any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorsChanged(Event):
+class ExecutorsChanged(Event, frozen=True, kw_only=True):
     """Several come and go in one moment, in this order: a new driver has other executors than the one before it, under the same names. Nothing
     is decided or deployed in between."""
 
     changes: tuple[ExecutorChanged, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkersOccupied(Event):
+class WorkersOccupied(Event, frozen=True, kw_only=True):
     """Spark's own count of running tasks: cores of each worker that are taken by what is not ours to run now (other jobs, or
     executions that were killed and are not gone yet). Those not named have none."""
 
@@ -328,13 +317,11 @@ class WorkersOccupied(Event):
     cores: Floats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotsFreed(Event):
+class SlotsFreed(Event, frozen=True, kw_only=True):
     """Other jobs of the session left something that this one waits for: it may ask again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeBlocked(Event):
+class NodeBlocked(Event, frozen=True, kw_only=True):
     """Another job of the session, ``job``, has blocked a node. ``end``: until when, on this job's clock."""
 
     node: str
@@ -343,16 +330,13 @@ class NodeBlocked(Event):
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinksCommitted(Event):
+class SinksCommitted(Event, frozen=True, kw_only=True):
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinksFailed(Event):
+class SinksFailed(Event, frozen=True, kw_only=True):
     cause: FailureCause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested(Event):
-    reason: str = field(default="cancelled by the user")
+class CancelRequested(Event, frozen=True, kw_only=True):
+    reason: str = "cancelled by the user"

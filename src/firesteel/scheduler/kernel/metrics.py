@@ -14,10 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.topology.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.topology.executions import Rows
 
 Number = int | float
 SNAPSHOT_SECONDS = 1.0
@@ -80,7 +83,7 @@ class _Told:
     finished: int
 
 
-class Metrics:
+class Metrics(Policy):
     """The registry of one job. ``job`` and ``vertices[id]`` are open to whoever has a number to show."""
 
     def __init__(self, graph: DefaultExecutionGraph, recorder: Recorder) -> None:
@@ -105,8 +108,8 @@ class Metrics:
         """Write a snapshot to the journal."""
         self._recorder.record(self.snapshot(vertices))
 
-    def progressed(self, vertex: ExecutionJobVertex) -> None:
-        """More subtasks have finished. O(1), but for the few times that a snapshot is due, as it is at the end."""
+    def finished(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows) -> None:
+        """O(1), but for the few times that a snapshot is due, as it is at the end."""
         told, finished, at = self._told[vertex.id], vertex.num_finished, self._recorder.at
         enough = (finished - told.finished) * SNAPSHOT_STEPS >= vertex.parallelism and at >= told.at + SNAPSHOT_SECONDS
         if enough or finished == vertex.parallelism:

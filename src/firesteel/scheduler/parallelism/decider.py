@@ -33,9 +33,16 @@ from firesteel.scheduler.parallelism.model import (
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.replay import TAPERED, remembered
 from firesteel.scheduler.parallelism.skew import NO_SKEW, Division, Skew, skew_of
-from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 from firesteel.scheduler.parallelism.units import Units
-from firesteel.scheduler.parallelism.waves import Waves, falling_in_words, whole_waves
+from firesteel.scheduler.parallelism.waves import (
+    MOST_VOLUMES,
+    TASK_DURATION,
+    Waves,
+    by_duration,
+    duration_in_words,
+    falling_in_words,
+    whole_waves,
+)
 
 BYTES_PER_OBJECT = 16 << 10
 """Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
@@ -465,7 +472,7 @@ def _plan(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, cut
         result |= {"divided": division.recorded(), "largest_subpartition": division.largest}
     told = [division.words() if division is not None else "", cut.skew.why_not]
     spread += "".join(f"; {words}" for words in told if words)
-    comma = "," if cut.account.startswith("as ") else ":"
+    comma = ":" if _given_parallelism(inputs, bounds) is None else ","
     bounded = ", bounded by " + (" and ".join(cut.bounds) or "nothing")
     decision = {
         "inputs": _inputs_of(inputs, bounds, volume),

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from firesteel.errors import FiresteelError
-from firesteel.humanize import plural
+from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.forward_group import forward_groups
+from firesteel.model.heavy_keys import HeavyKey
 from firesteel.model.job_graph import (
     PARALLELISM_DEFAULT,
     DistributionPattern,
-    JobGraph,
     JobVertex,
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.steps.costs import ENGINE_COST, NO_COSTS, StepCost, StepCosts
+from firesteel.model.steps.costs import ENGINE_COST, StepCost
 from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
-from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
-from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
-from firesteel.scheduler.exchange.heavy_keys import explain as explain_heavy_keys
+from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.kernel.events import SizesLoaded
-from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
-from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, ConsumedResult, SlotBound, VertexPlan
@@ -38,36 +36,23 @@ from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.parallelism.vertex_decider import Decider
-from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult, VertexInitialization
 
 NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
-NOTHING_PINNED: Mapping[int, int] = {}
 
 
 class Parallelisms:
     """The parallelisms known so far. A forward group shares one: set beforehand, or decided by its first member."""
 
-    def __init__(
-        self,
-        job_graph: JobGraph,
-        options: Options,
-        *,
-        slots: Callable[[int], int],
-        bound_of: Callable[[int], SlotBound | None],
-        costs: StepCosts = NO_COSTS,
-        pinned: Mapping[int, int] = NOTHING_PINNED,
-    ) -> None:
+    def __init__(self, job: Job, slots: Callable[[int], int], bound_of: Callable[[int], SlotBound | None]) -> None:
         """``slots``: of the cluster when the job began, for a vertex. ``bound_of``: those that its slot sharing group can get
-        now; None: nobody knows. ``costs``: of steps, from earlier runs. ``pinned``: as parallel as vertices were before a resume, which
-        they are again if their bounds allow it. Raises UsageError when two members of a forward group set
-        different parallelisms."""
-        self.options = options
-        self._job_graph = job_graph
+        now; None: nobody knows. Raises UsageError when two members of a forward group set different parallelisms."""
+        self.options = options = job.options
+        self._job_graph = job_graph = job.graph.job_graph
         self._slots = slots
         self._bound_of = bound_of
-        self._costs = costs
-        self._pinned = pinned
+        self._costs = job.inputs.costs
+        self._pinned = job.inputs.pinned
         self._are_bounded = options[BOUNDED_BY_SLOTS]
         groups = forward_groups(job_graph)
         self._members = [group.vertices for group in groups]
@@ -145,39 +130,23 @@ def _naming(vertex: JobVertex) -> Generator[None, None, None]:
 class Planner:
     """Decides vertices and leaves the records of it."""
 
-    def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        options: Options,
-        subpartitions: SubpartitionCounts,
-        coordinators: OperatorCoordinatorHandler,
-        recorder: Recorder,
-        *,
-        profiler: Profiler,
-        side_inputs: DirectInputs = DIRECT,
-    ) -> None:
+    def __init__(self, job: Job, subpartitions: SubpartitionCounts) -> None:
         """Raises UsageError when the options name a decider that cannot be loaded."""
-        self._decider = Decider(options, side_inputs)
-        self._graph = graph
-        self._options = options
+        self._decider = Decider(job.options, job.side_inputs)
+        self._graph = job.graph
+        self._options = job.options
         self._subpartitions = subpartitions
-        self._coordinators = coordinators
-        self._recorder = recorder
-        self._profiler = profiler
+        self._recorder = job.recorder
 
     def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex that reads a source, and start its coordinator. All inputs it has beside are broadcast."""
-        with InPhase(self._profiler, SchedulingPhase.DECIDE):
-            return self._source(vertex, bounds)
-
-    def _source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         bounds = self._with_rebuilt(vertex, bounds)
         with _naming(vertex):
             plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
         self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         if vertex.source is not None:
-            coordinator = SourceCoordinator(vertex.id, vertex.name, plan)
-            self._coordinators.register_and_start_new_coordinators([coordinator])
+            self._graph.vertices[vertex.id].splits = plan.splits
+            self._recorder.decision("split assignment", vertex=vertex.id, name=vertex.name, **plan.assignment)
         beside = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         ranges = tuple(whole(result, plan.parallelism) for result in beside)
         return self._initialization(vertex, plan.parallelism, ranges, plan.input_bytes)
@@ -215,13 +184,12 @@ class Planner:
 
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
-        with InPhase(self._profiler, SchedulingPhase.DECIDE):
-            plan = self._plan(vertex, bounds)
-            return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
+        plan = self.ranges(vertex, bounds)
+        return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
     def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
-        with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
+        with _naming(vertex):
             bounds = self._for_files(vertex, self._with_rebuilt(vertex, bounds))
             bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
             return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
@@ -229,10 +197,6 @@ class Planner:
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
         pointwise, so that single blocks can go ahead, or some are read while they are made."""
-        with InPhase(self._profiler, SchedulingPhase.DECIDE):
-            return self._by_count(vertex, bounds)
-
-    def _by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
@@ -248,11 +212,8 @@ class Planner:
         return self._initialization(vertex, parallelism, None, None)
 
     def ranges(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
-        """Decide the ranges of a vertex that is initialised already, now that all results it consumes are finished."""
-        with InPhase(self._profiler, SchedulingPhase.DECIDE):
-            return self._plan(vertex, bounds)
-
-    def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        """Decide parallelism and ranges of a vertex, or the ranges alone if it is initialised already, now that all results it consumes are
+        finished."""
         self._decide_key_ranges(vertex, self._file_volume(vertex))
         self._name_heavy_keys(vertex)
         bounds = self._for_files(vertex, self._without_sizes(vertex, self._with_rebuilt(vertex, bounds)))
@@ -281,8 +242,7 @@ class Planner:
                 self._recorder.decision("heavy keys", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
-        with InPhase(self._profiler, SchedulingPhase.INITIALIZE):
-            return self._graph.initialize_job_vertex(plan, self._recorder.at)
+        return self._graph.initialize_job_vertex(plan, self._recorder.at)
 
     def _initialization(
         self, vertex: JobVertex, parallelism: int, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None
@@ -391,3 +351,47 @@ class Planner:
             result.num_subpartitions,
             is_broadcast=edge.whole or result.info.is_broadcast,
         )
+
+
+IN_WORDS = 3
+"""Keys in the sentence; the record has all that are named."""
+
+
+def explain_heavy_keys(result: IntermediateResult, producer: str) -> dict[str, Any] | None:
+    """The decision's record: fields of ``records.Decision`` without what, vertex and name. None: no key is heavy. ``producer``: its
+    name."""
+    heavy = result.info.heavy_keys()
+    if not heavy:
+        return None
+    columns = result.dataset.keys
+    named = [_recorded(key, share, columns) for key, share in heavy]
+    told = [_words(one) for one in named[:IN_WORDS]]
+    more = len(heavy) - len(told)
+    if more:
+        told.append(f"{plural(more, 'other key')} {'has' if more == 1 else 'have'} {_percent(heavy[-1][1])} or more")
+    total = result.info.num_bytes_produced
+    return {
+        "inputs": {"dataset": result.dataset.id, "columns": list(columns), "bytes": total},
+        "rule": "sampled by the producers",
+        "result": named,
+        "reason": f"of the {format_bytes(total)} of '{producer}', {_listed(told)}",
+    }
+
+
+def _recorded(key: HeavyKey, share: float, columns: Sequence[str]) -> dict[str, Any]:
+    """Of a key with very many columns it has the first ones."""
+    named = dict(zip(columns, key.values, strict=False))
+    return {"key": named, "subpartition": key.subpartition, "share": round(share, 4)}
+
+
+def _words(recorded: dict[str, Any]) -> str:
+    key = ", ".join(f"{column} = {value}" for column, value in recorded["key"].items())
+    return f"{key} has {_percent(recorded['share'])} (subpartition {recorded['subpartition']})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

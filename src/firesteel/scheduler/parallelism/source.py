@@ -15,8 +15,16 @@ from firesteel.scheduler.parallelism.bounds import decided_as_before
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
 from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
-from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
-from firesteel.scheduler.parallelism.waves import MOST_RECKONED, Waves, falling_in_words, whole_waves
+from firesteel.scheduler.parallelism.waves import (
+    MOST_RECKONED,
+    MOST_VOLUMES,
+    TASK_DURATION,
+    Waves,
+    by_duration,
+    duration_in_words,
+    falling_in_words,
+    whole_waves,
+)
 
 LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from firesteel.humanize import format_count
 from firesteel.option_functions import OptionFunction, load_function
 from firesteel.options import DECIDER_FUNCTION, Options
+from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.parallelism.decider import FILES, IDLE_SLOTS, decide_vertex
 from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, Longs, VertexPlan
 from firesteel.scheduler.parallelism.replay import TAPERED
-from firesteel.scheduler.parallelism.task_duration import TASK_DURATION
-from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
+from firesteel.scheduler.parallelism.waves import TASK_DURATION
 
 _DECIDED = ("by-bytes", "by-count", FILES, IDLE_SLOTS, TAPERED, TASK_DURATION)
 """Rules by which a parallelism is chosen. By any other it is given: set, its forward group's, or one for a global input."""
@@ -57,7 +57,7 @@ class VertexParallelismDecider(Protocol):
 class Decider:
     """Firesteel's own, or with the user's function in front of it."""
 
-    def __init__(self, options: Options, side_inputs: DirectInputs = DIRECT) -> None:
+    def __init__(self, options: Options, side_inputs: DirectInputs) -> None:
         """Raises UsageError when the option names nothing that can be loaded."""
         named = options[DECIDER_FUNCTION]
         self._side_inputs = side_inputs

@@ -98,7 +98,7 @@ class _Fold:
             case Identified():
                 self._known.update(dict.fromkeys(_executions(record), record))
             case Told() if record.event_kind != DEPLOYING:
-                self._hear(decode(record.event_kind, record.event))
+                self._hear(decode(record.event))
             case Alive() | DriverBegan():
                 self.at = max(self.at, record.at)
             case _:

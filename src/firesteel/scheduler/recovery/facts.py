@@ -9,14 +9,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from firesteel.humanize import plural
-from firesteel.model.arrays import Ints
 from firesteel.model.descriptors import DIGEST_BYTES, digest_of
-from firesteel.scheduler.kernel.commands import Command, Deploy, DeployRegions, GateDescriptor, InputRanges
+from firesteel.scheduler.kernel.commands import Command, Deploy, DeployRegions, GateDescriptor, InputRanges, Splits
 from firesteel.scheduler.recovery.records import Deployed
 
 _EXECUTION = struct.Struct("<qq")
@@ -26,34 +24,9 @@ _GATE = struct.Struct("<q??")
 _COUNT = struct.Struct("<q")
 
 
-class Prints(Protocol):
-    """Fingerprints of what the driver would deploy now."""
-
-    def program(self, vertex: int) -> bytes:
-        """The digest of the vertex' program as it is now: absorbed, narrowed."""
-        ...
-
-    def splits(self, vertex: int, indexes: Ints) -> Sequence[bytes]:
-        """The fingerprint of each of these splits of the vertex' source."""
-        ...
-
-
-class NoPrints:
-    """Programs and splits are as they were: splits go by their numbers."""
-
-    def program(self, vertex: int) -> bytes:
-        return b""
-
-    def splits(self, vertex: int, indexes: Ints) -> Sequence[bytes]:
-        return [_COUNT.pack(index) for index in indexes.tolist()]
-
-
-NO_PRINTS = NoPrints()
-
-
-def facts_of(commands: Iterable[Command], prints: Prints = NO_PRINTS) -> list[Deployed]:
+def facts_of(commands: Iterable[Command]) -> list[Deployed]:
     """Returns a fact for each deployment of one vertex among the commands, in their order."""
-    return [_fact(part, prints) for command in commands for part in _parts(command)]
+    return [_fact(part) for command in commands for part in _parts(command)]
 
 
 def _parts(command: Command) -> Sequence[Deploy]:
@@ -62,25 +35,24 @@ def _parts(command: Command) -> Sequence[Deploy]:
     return (command,) if isinstance(command, Deploy) else ()
 
 
-def _fact(command: Deploy, prints: Prints) -> Deployed:
+def _fact(command: Deploy) -> Deployed:
     return Deployed(
         command.vertex,
         command.parallelism,
-        prints.program(command.vertex),
         tuple(command.subpartitions.values()),
         command.subtasks.astype(np.int32).tobytes(),
         command.attempts.astype(np.int32).tobytes(),
-        _inputs(command, prints),
+        _inputs(command),
     )
 
 
-def _inputs(command: Deploy, prints: Prints) -> bytes:
+def _inputs(command: Deploy) -> bytes:
     """A digest for each execution, one behind the other."""
     outputs = tuple(command.subpartitions.values())
     written = struct.pack(f"<{len(outputs)}q", *outputs)
     read = [_read(gate, ranges) for gate, ranges in zip(command.gates, command.ranges, strict=True)]
     if command.splits is not None:
-        read.append(_splits(command, prints))
+        read.append(_splits(command.splits))
     digests: list[bytes] = []
     for place, subtask in enumerate(command.subtasks.tolist()):
         told = (_EXECUTION.pack(subtask, command.parallelism), written, *(column[place] for column in read))
@@ -88,15 +60,13 @@ def _inputs(command: Deploy, prints: Prints) -> bytes:
     return b"".join(digests)
 
 
-def _splits(command: Deploy, prints: Prints) -> list[bytes]:
-    """By execution, in the order in which they are read."""
-    assert command.splits is not None
-    told = prints.splits(command.vertex, command.splits.indexes.astype(np.int64))
-    bounds = command.splits.offsets.tolist()
+def _splits(splits: Splits) -> list[bytes]:
+    """By execution, in the order in which they are read. They go by their numbers."""
+    told = [_COUNT.pack(index) for index in splits.indexes.tolist()]
     found: list[bytes] = []
-    for first, end in pairwise(bounds):
+    for first, end in pairwise(splits.offsets.tolist()):
         own = told[first:end]
-        found.append(b"".join((_COUNT.pack(len(own)), *(_COUNT.pack(len(one)) + one for one in own))))
+        found.append(b"".join((_COUNT.pack(len(own)), *own)))
     return found
 
 
@@ -145,8 +115,6 @@ def _different(old: Deployed, new: Deployed, named: Callable[[int], str]) -> str
         return f"deployed then, where {named(new.vertex)} is now"
     if old.parallelism != new.parallelism:
         return f"{plural(old.parallelism, 'subtask')} then, {new.parallelism} now"
-    if old.program != new.program:
-        return "another program then"
     if old.outputs != new.outputs:
         return f"wrote {_counts(old.outputs)} subpartitions then, {_counts(new.outputs)} now"
     if (old.subtasks, old.attempts) != (new.subtasks, new.attempts):

@@ -6,10 +6,11 @@ Everything that ran belonged to the old driver and is over; workers are others; 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel import events as e
@@ -46,7 +47,7 @@ def events_after(replayed: Replayed, found: Found, now: Callable[[], float]) -> 
     left = _Left(scheduler)
     at = now()
     gone = [as_gone(known, at) for known in outstanding.executors.values()]
-    there = [replace(change, at=at) for change in found.executors]
+    there = [structs.replace(change, at=at) for change in found.executors]
     if gone or there:
         yield e.ExecutorsChanged(at=at, changes=(*gone, *there))
     if scheduler.status is JobStatus.CREATED:
@@ -56,7 +57,7 @@ def events_after(replayed: Replayed, found: Found, now: Callable[[], float]) -> 
         yield not_merged(dataset, merge, now(), "its driver was lost")
     for vertex in found.unrepeatable:
         yield from _made_again(scheduler, scheduler.graph.vertices[vertex], now())
-    yield from (replace(lost, at=now()) for lost in found.staged_lost)
+    yield from (structs.replace(lost, at=now()) for lost in found.staged_lost)
     yield from lost_partitions(scheduler, found.stored, now)
     yield from left.ended(now)  # what was cancelled meanwhile
 

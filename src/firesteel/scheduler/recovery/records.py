@@ -12,7 +12,7 @@ import msgspec
 
 from firesteel.scheduler.kernel.records import JobPlanned
 
-FORMAT = 2
+FORMAT = 3
 """Of the log; a reader takes no other."""
 
 
@@ -64,18 +64,17 @@ class DriverBegan(LogRecord, frozen=True, tag="driver"):
 class Told(LogRecord, frozen=True, tag="told"):
     """An event as the scheduler was told it (``codec.encode``). ``answers``: what the user's functions answered meanwhile."""
 
-    event_kind: int
+    event_kind: str
     event: bytes
     answers: tuple[Any, ...] = ()
 
 
 class Deployed(LogRecord, frozen=True, tag="deployed"):
-    """Executions of one vertex that were deployed. ``program``: its digest as deployed; ``outputs``: subpartitions by place of output;
+    """Executions of one vertex that were deployed. ``outputs``: subpartitions by place of output;
     ``subtasks``, ``attempts``: int32; ``inputs``: 16 bytes each, a digest of all that the execution reads."""
 
     vertex: int
     parallelism: int
-    program: bytes
     outputs: tuple[int, ...]
     subtasks: bytes
     attempts: bytes

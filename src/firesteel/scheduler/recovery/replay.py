@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from firesteel.scheduler.inputs import SideInputs
 from firesteel.scheduler.kernel.commands import Command, DropSizes, Record, StoreSizes, VertexAbsorbed
 from firesteel.scheduler.kernel.events import Event
 from firesteel.scheduler.recovery.codec import decode
-from firesteel.scheduler.recovery.facts import NO_PRINTS, Prints, difference, facts_of
+from firesteel.scheduler.recovery.facts import difference, facts_of
 from firesteel.scheduler.recovery.outstanding import Outstanding
 from firesteel.scheduler.recovery.records import AnyLogRecord, Deployed, NarrowedTo, Told
-from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.scheduler.scheduler import Scheduler
 
 _AGAIN = (Record, VertexAbsorbed, StoreSizes, DropSizes)
@@ -43,13 +43,12 @@ def replay(
     *,
     carry_out: Callable[[Command], None],
     narrowed: Callable[[NarrowedTo], None] = lambda _fact: None,
-    prints: Prints = NO_PRINTS,
 ) -> Replayed:
     """Brings a fresh scheduler to where the frames end.
 
     ``scheduler``: made as the one that the frames tell of, with ``side_inputs``. ``carry_out`` is given the commands that are carried out
     again: Record, VertexAbsorbed, StoreSizes and DropSizes. ``narrowed``: changes the program and splits of a source as they were changed
-    then. ``prints``: of what would be deployed now. Raises Diverged where the scheduler does anything else than it did then.
+    then. Raises Diverged where the scheduler does anything else than it did then.
     """
     outstanding = Outstanding()
     for first, *facts in frames:
@@ -65,7 +64,7 @@ def replay(
         for command in commands:
             if isinstance(command, _AGAIN):
                 carry_out(command)
-        _check(scheduler, [fact for fact in facts if isinstance(fact, Deployed)], commands, prints)
+        _check(scheduler, [fact for fact in facts if isinstance(fact, Deployed)], commands)
     at = max(outstanding.at, scheduler.recorder.at)
     return Replayed(scheduler, outstanding, at, scheduler.recorder.event)
 
@@ -73,17 +72,17 @@ def replay(
 def _handled(scheduler: Scheduler, side_inputs: SideInputs, told: Told) -> tuple[Event, list[Command]]:
     number = scheduler.recorder.event + 1
     try:
-        event = decode(told.event_kind, told.event)
+        event = decode(told.event)
         with side_inputs.play(told.answers):
             return event, scheduler.handle(event)
     except Exception as error:  # whatever it is: what was recorded does not fit this scheduler
         raise Diverged(f"Event {number} cannot be handled as it was then: {error}") from error
 
 
-def _check(scheduler: Scheduler, then: list[Deployed], commands: list[Command], prints: Prints) -> None:
+def _check(scheduler: Scheduler, then: list[Deployed], commands: list[Command]) -> None:
     def named(vertex: int) -> str:
         return f"[{vertex}] '{scheduler.job_graph.vertices[vertex].name}'"
 
-    differs = difference(then, facts_of(commands, prints), named)
+    differs = difference(then, facts_of(commands), named)
     if differs is not None:
         raise Diverged(f"Event {scheduler.recorder.event} has led to other deployments: {differs}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel.commands import SlotGrants
-from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.nodes import Blocklist, Nodes
+from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.topology.executions import ExecutionTable, Rows
-from firesteel.scheduler.topology.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,75 +50,44 @@ class RegionDeploymentOption:
 DeploymentOption = ExecutionDeploymentOption | RegionDeploymentOption
 
 
-class ExecutionSlotAllocator(Protocol):
+class Slots(Policy):
+    """Spark's own: it queues what it cannot run at once, so every request is granted."""
+
+    def begin_round(self) -> None:
+        """All that waits for slots is going to be asked for."""
+
+    def end_round(self) -> bool:
+        """True: what was kept for somebody is free now, so ask once more."""
+        return False
+
     def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
         """The part of the request that has slots now; the rest is asked for again with the next event."""
-        ...
+        return option
 
     def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
         """The regions that got slots for all their executions."""
-        ...
-
-    def cancel(self, executions: Rows) -> None:
-        """Take back the request, or free the slot, of executions that ended or will not run."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class AllocatorContext:
-    """The parts of its job that an allocator works with. ``avoided``: gives the nodes that are blocked now."""
-
-    table: ExecutionTable
-    nodes: Nodes
-    avoided: Callable[[], tuple[str, ...]]
-    recorder: Recorder
-
-
-MakeAllocator = Callable[[AllocatorContext], ExecutionSlotAllocator]
-
-
-def grant_all(_context: AllocatorContext) -> ExecutionSlotAllocator:
-    return GrantAllSlotAllocator()
-
-
-class GrantAllSlotAllocator:
-    """Spark queues what it cannot run at once, so every request is granted."""
-
-    def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
         return option
 
-    def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
-        return option
 
-    def cancel(self, executions: Rows) -> None:
-        """Nothing is held."""
-
-
-class BoundedSlotAllocator:
+class BoundedSlots(Slots):
     """No more at a time than there are slots: what is not handed to Spark does not queue there before a mirror.
 
     For a session that serves its jobs in the order they came (FIFO). The slots of a blocked node are none, and what runs
     there takes none. At least one is offered always: a job that finds no node is to wait in Spark, which may get some.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        nodes: Nodes,
-        table: ExecutionTable,
-        avoided: Callable[[], Collection[str]],
-    ) -> None:
-        """``slots``: how many there are until nodes are known. ``avoided``: gives the nodes that are blocked now."""
+    def __init__(self, slots: int, nodes: Nodes, table: ExecutionTable, blocklist: Blocklist) -> None:
+        """``slots``: how many there are until nodes are known."""
         self._slots = slots
         self._held: set[int] = set()
         self._nodes = nodes
         self._table = table
-        self._avoided = avoided
+        self._blocklist = blocklist
 
     @property
     def free(self) -> int:
         """Negative when nodes were lost or blocked."""
-        avoided, slots = self._avoided(), self._slots
+        avoided, slots = self._blocklist.avoided, self._slots
         if self._nodes.is_told:
             slots = sum(count for node, count in self._nodes.slots.items() if node not in avoided)
         return max(1, slots) - len(self._held) + (self._held_on(avoided) if avoided else 0)
@@ -132,11 +100,34 @@ class BoundedSlotAllocator:
         return option
 
     def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
-        return allocate_slots_for_regions(self, option)
+        """One that gets fewer gives them back.
 
-    def cancel(self, executions: Rows) -> None:
+        All are asked for at once. If that gives too few, region by region, so that those left do not share out the slots
+        in such a way that none can run.
+        """
+        if self._all_granted(option):
+            return option
+        granted: list[int] = []
+        for region in np.unique(option.regions[0]).tolist():
+            if not self._all_granted(option.select(np.array([region]))):
+                break
+            granted.append(region)
+        return option.select(np.array(granted, np.int64))
+
+    def _all_granted(self, option: RegionDeploymentOption) -> bool:
+        """False: nothing was kept."""
+        granted: list[ExecutionDeploymentOption] = []
+        for part in option.parts:
+            granted.append(self.allocate_slots_for(part))
+            if len(granted[-1].executions) < len(part.executions):
+                for given in granted:
+                    self.ended(given.executions)
+                return False
+        return True
+
+    def ended(self, rows: Rows) -> None:
         if self._held:
-            self._held.difference_update(executions.tolist())
+            self._held.difference_update(rows.tolist())
 
     def _held_on(self, nodes: Collection[str]) -> int:
         if not self._held:
@@ -144,33 +135,3 @@ class BoundedSlotAllocator:
         rows = np.fromiter(self._held, np.int64, len(self._held))
         counts = np.bincount(self._table.node[rows])
         return sum(int(counts[n]) for n in np.flatnonzero(counts).tolist() if self._table.node_named(n) in nodes)
-
-
-def allocate_slots_for_regions(
-    allocator: ExecutionSlotAllocator, option: RegionDeploymentOption
-) -> RegionDeploymentOption:
-    """The regions that got slots for all their executions; one that gets fewer gives them back.
-
-    All are asked for at once. If that gives too few, region by region, so that those left do not share out the slots
-    in such a way that none can run.
-    """
-    if _all_granted(allocator, option):
-        return option
-    granted: list[int] = []
-    for region in np.unique(option.regions[0]).tolist():
-        if not _all_granted(allocator, option.select(np.array([region]))):
-            break
-        granted.append(region)
-    return option.select(np.array(granted, np.int64))
-
-
-def _all_granted(allocator: ExecutionSlotAllocator, option: RegionDeploymentOption) -> bool:
-    """False: nothing was kept."""
-    granted: list[ExecutionDeploymentOption] = []
-    for part in option.parts:
-        granted.append(allocator.allocate_slots_for(part))
-        if len(granted[-1].executions) < len(part.executions):
-            for given in granted:
-                allocator.cancel(given.executions)
-            return False
-    return True

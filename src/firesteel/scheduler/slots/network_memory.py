@@ -16,13 +16,16 @@ execution, or those of a pipelined region together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from firesteel.humanize import format_bytes, plural
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
-from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement
 from firesteel.scheduler.slots.sharing import sharing
-from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
+from firesteel.scheduler.topology.execution_graph import IntermediateResult
 from firesteel.scheduler.topology.groups import EdgeGroups
 
 CHUNK_BYTES = 4 << 20
@@ -39,17 +42,20 @@ SUBPARTITION_BYTES = 24
 _MIB = 1 << 20
 
 
-class NetworkMemory:
-    def __init__(self, graph: DefaultExecutionGraph, pool: SlotPool, recorder: Recorder, options: Options) -> None:
-        self._graph = graph
+class NetworkMemory(Policy):
+    def __init__(self, job: Job, pool: SlotPool) -> None:
+        self._graph = job.graph
         self._pool = pool
-        self._recorder = recorder
-        self._is_far = is_far(options)
+        self._recorder = job.recorder
+        self._is_far = is_far(job.options)
         self._open: dict[int, list[int]] = {}
         """Vertices of the groups of which it is not worked out yet."""
         for vertex, group in enumerate(pool.group_of):
             if pool.profiles[group].is_specified:
                 self._open.setdefault(group, []).append(vertex)
+
+    def initialized(self, vertices: Sequence[int]) -> None:
+        self.consider()
 
     def consider(self) -> None:
         """Vertices were initialised, or workers came."""

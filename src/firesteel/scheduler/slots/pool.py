@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,17 @@ from firesteel.model.arrays import Ints, Names, distinct, select
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel.commands import SlotGrants
 from firesteel.scheduler.kernel.states import IS_PENDING
-from firesteel.scheduler.slots.addresses import Taken
-from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, RegionDeploymentOption
+from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, RegionDeploymentOption, Slots
 from firesteel.scheduler.slots.manager import JoinSession, Requirement, first_fit, join_nobody
 from firesteel.scheduler.slots.reservations import Asker, Reservations
 from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, SlotEnforcement, SlotMode
 from firesteel.scheduler.slots.sharing import SharedSlots, shared_slots
-from firesteel.scheduler.slots.workers import UNBOUNDED, UNIT, Dimensions, Workers
+from firesteel.scheduler.slots.workers import UNBOUNDED, UNIT, Dimensions, Taken, Workers
 from firesteel.scheduler.topology.executions import ExecutionTable, Rows
 from firesteel.scheduler.topology.groups import Mask
+
+if TYPE_CHECKING:
+    from firesteel.scheduler.slots.usage import SlotUsageRecorder
 
 NO_SLOT, PENDING = -1, -2
 _COST_UNITS = np.array([UNIT, 1 << 30], np.float64)
@@ -47,40 +49,8 @@ class OpenRequest:
         return sum(count for _, count in self.slots) > 1
 
 
-class UsageRecorder(Protocol):
-    """Told of what a pool gives out, for the journal."""
-
-    @property
-    def asked(self) -> int: ...
-
-    @property
-    def held(self) -> int: ...
-
-    def launched(self, slots: Rows) -> None: ...
-
-    def freed(self, slots: Rows, last: Rows) -> None:
-        """``last``: of each slot an execution that was in it to the end."""
-        ...
-
-    def one_freed(self, slot: int, last: int) -> None: ...
-
-    def event_handled(self) -> None: ...
-
-    def job_ends(self) -> None: ...
-
-
-class NoUsageRecorder:
-    asked = held = 0
-
-    def launched(self, slots: Rows) -> None: ...
-    def freed(self, slots: Rows, last: Rows) -> None: ...
-    def one_freed(self, slot: int, last: int) -> None: ...
-    def event_handled(self) -> None: ...
-    def job_ends(self) -> None: ...
-
-
-class SlotPool:
-    """An ``ExecutionSlotAllocator``. A slot is named by one of the executions in it; nearly always it is the only one."""
+class SlotPool(Slots):
+    """A slot is named by one of the executions in it; nearly always it is the only one."""
 
     def __init__(
         self,
@@ -89,7 +59,6 @@ class SlotPool:
         table: ExecutionTable | None = None,
         *,
         avoided: Callable[[], tuple[str, ...]] = tuple,
-        usage: Callable[[SlotPool], UsageRecorder] = lambda _pool: NoUsageRecorder(),
         in_turn: bool = False,
         join: JoinSession | None = None,
     ) -> None:
@@ -140,7 +109,8 @@ class SlotPool:
         self._told: dict[int, dict[str, tuple[str, ...]]] = {}
         """By slot: the addresses taken, on which worker, and as they are told."""
         self._binds: tuple[int, bool] | None = None
-        self.usage = usage(self)
+        self.usage: SlotUsageRecorder | None = None
+        """Told of what is given out, for the journal."""
 
     # --- what is asked for -------------------------------------------------------------------------------------
 
@@ -197,7 +167,7 @@ class SlotPool:
             self._hold_shared(part, kind, chosen)
             held.append(part.members)
             if len(chosen) < len(mine):
-                self.cancel(np.concatenate(held))
+                self.ended(np.concatenate(held))
                 return False
         return True
 
@@ -320,12 +290,12 @@ class SlotPool:
                     taken, self._told[slot] = addresses.take(need)
                     self._taken[slot] = (number, taken)
 
-    def cancel(self, executions: Rows) -> None:
-        """They are over, or will not run: a slot is free when nobody is left in it. Twice is as good as once."""
-        if len(executions) == 1:
-            self._cancel_one(executions)
+    def ended(self, rows: Rows) -> None:
+        """A slot is free when nobody is left in it. Twice is as good as once."""
+        if len(rows) == 1:
+            self._one_ended(rows)
             return
-        known = executions[executions < len(self._slot)]
+        known = rows[rows < len(self._slot)]
         slots = self._slot[known]
         held = slots != NO_SLOT
         if not held.any():
@@ -337,12 +307,13 @@ class SlotPool:
         over = over[self._users[over] == 0]
         if len(over):
             order = np.argsort(slots, kind="stable")
-            self.usage.freed(over, known[order[np.searchsorted(slots[order], over, "right") - 1]])
+            if self.usage is not None:
+                self.usage.freed(over, known[order[np.searchsorted(slots[order], over, "right") - 1]])
             self._free(over)
 
-    def _cancel_one(self, executions: Rows) -> None:
-        """The commonest case by far, in scalars (``finishing``)."""
-        row = executions.item()
+    def _one_ended(self, rows: Rows) -> None:
+        """The commonest case by far, in scalars."""
+        row = rows.item()
         slot = self._slot.item(row) if row < len(self._slot) else NO_SLOT
         if slot == NO_SLOT:
             return
@@ -350,7 +321,8 @@ class SlotPool:
         self._users[slot] -= 1
         if self._users.item(slot):
             return
-        self.usage.one_freed(slot, row)
+        if self.usage is not None:
+            self.usage.one_freed(slot, row)
         kind, number = self._kind.item(slot), self._worker.item(slot)
         group = self.kinds[kind][0]
         self.num_slots[group] -= 1
@@ -391,7 +363,7 @@ class SlotPool:
 
     # --- what Spark says ---------------------------------------------------------------------------------------
 
-    def launched(self, executions: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
+    def started_on(self, executions: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
         """Spark started these: there the slots are, whatever was thought. Both run parallel, or are empty."""
         known = executions < len(self._slot)
         slots = np.where(known, self._slot[np.where(known, executions, 0)] if len(self._slot) else NO_SLOT, NO_SLOT)
@@ -403,8 +375,8 @@ class SlotPool:
         if executors or nodes:
             told = select(executors, places), select(nodes, places)
             self._follow(slots[places], *told)
-        if len(fresh):
-            self.usage.launched(fresh)
+        if len(fresh) and self.usage is not None:
+            self.usage.begun(fresh)
 
     def _follow(self, slots: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
         """Book these (distinct) slots where their executions run."""
@@ -434,11 +406,14 @@ class SlotPool:
     def end_round(self) -> bool:
         """True: something was kept for who did not ask any more, so ask again."""
         again = self.reservations.end_round(self.usable, int(self.num_slots.sum()) + self.session.num_held_by_others)
+        if self.usage is not None:
+            for kept in self.reservations.kept_now:
+                self.usage.room_kept(kept)
         self.session.declare(self._requirements(), self.reservations.next_due)
         return again
 
-    def event_handled(self, *, is_active: bool) -> None:
-        """``is_active``: the job asks for slots, if it has not got all."""
+    def settle(self, *, is_active: bool) -> None:
+        """An event was handled. ``is_active``: the job asks for slots, if it has not got all."""
         if self.session.is_alone:
             return
         if not is_active:

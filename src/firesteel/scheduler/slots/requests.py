@@ -10,16 +10,28 @@ after what is slow there. So no mirror's request fails a job: a worker that coul
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from firesteel.humanize import format_bytes, format_seconds, plural
-from firesteel.options import FRAMEWORK_MEMORY, SLOT_REQUEST_TIMEOUT, Options
-from firesteel.scheduler.kernel.events import FailureCause, FailureKind
-from firesteel.scheduler.kernel.job import Job
-from firesteel.scheduler.kernel.recorder import Recorder
-from firesteel.scheduler.kernel.timers import Timers
+from firesteel.model.arrays import Ints, select
+from firesteel.options import FRAMEWORK_MEMORY, SLOT_REQUEST_TIMEOUT
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.events import (
+    Event,
+    ExecutionsDeploying,
+    ExecutorChanged,
+    FailureCause,
+    FailureKind,
+    WorkersOccupied,
+)
+from firesteel.scheduler.policy import Policy
+from firesteel.scheduler.slots.network_memory import NetworkMemory
 from firesteel.scheduler.slots.pool import OpenRequest, SlotPool
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, WorkerResources
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
+from firesteel.scheduler.topology.executions import Rows
 
 SETTLE_SECONDS = 1.0
 """Workers that come while the job runs are told of one by one: who is there is known so long after the last."""
@@ -36,13 +48,13 @@ class _Wait:
     since: float
 
 
-class SlotRequests:
-    def __init__(self, pool: SlotPool, job: Job, recorder: Recorder, timers: Timers, options: Options) -> None:
+class SlotRequests(Policy):
+    def __init__(self, job: Job, pool: SlotPool) -> None:
         self._pool = pool
         self._job = job
-        self._recorder = recorder
-        self._timers = timers
-        self._timeout = options[SLOT_REQUEST_TIMEOUT]
+        self._recorder = job.recorder
+        self._timers = job.timers
+        self._timeout = job.options[SLOT_REQUEST_TIMEOUT]
         self._waits: dict[OpenRequest, _Wait] = {}
         self._settled_at = 0.0
         self._timer_at = 0.0
@@ -54,6 +66,8 @@ class SlotRequests:
         """By request: a version of the workers, and whether these could fulfil it."""
         self._looked: tuple[int, bool] | None = None
         """The workers among which the groups were last looked for, and whether these were all."""
+        self._admits: bool | None = None
+        """True: the pool makes executions wait, as last recorded; None: not recorded yet."""
 
     def workers_changed(self) -> None:
         if self._job.is_active:
@@ -71,9 +85,12 @@ class SlotRequests:
                 self._fail(request, "never fulfillable", self._never(request), self._remedy(request))
                 return
 
-    def check(self) -> None:
+    def act(self) -> None:
         """All that is asked for now: what waits for a worker, and what does so no more."""
-        asked = self._pool.open_requests()
+        pool = self._pool
+        if pool.mode.enforcement is SlotEnforcement.TASK_PROFILES and pool.kinds and pool.workers.is_told:
+            self._tell_who_admits()
+        asked = pool.open_requests()
         for request in self._waits.keys() - asked:
             del self._waits[request]
         for request in asked:
@@ -143,6 +160,34 @@ class SlotRequests:
         self._waits.clear()
         self._decide(request, rule, "fails", message)
         self._job.fail(FailureCause(FailureKind.FATAL, message, hint=hint), request.vertex)
+
+    def _tell_who_admits(self) -> None:
+        """Records who admits executions: where Spark counts cores, the workers' sizes decide whether memory has to be counted too."""
+        pool = self._pool
+        if pool.admits == self._admits:
+            return
+        self._admits = pool.admits
+        named = zip(pool.groups, pool.profiles, strict=True)
+        asked = {g: (p.memory + pool.mode.framework) / p.cpu_cores for g, p in named if p.cpu_cores}
+        there = pool.workers.least_memory_per_core
+        ratios = f"{format_bytes(max(asked.values()))} a core are asked for, {format_bytes(there)} are there"
+        if not self._admits:
+            reason = f"cores run out before memory ({ratios}): all is given to Spark, which keeps cores apart"
+        elif pool.memory_binds:
+            reason = (
+                f"memory may run out before cores ({ratios}): what has no slot waits, the rest runs where its slot is"
+            )
+        elif pool.session.others_admit:
+            reason = "another job of the session asks for so much memory a core that it may run out before cores: what has no slot waits"
+        else:
+            reason = "the session serves what came first, and nothing may queue there before a mirror"
+        self._recorder.decision(
+            "slot admission",
+            inputs={"asked_bytes_per_core": asked, "least_bytes_per_core": there},
+            rule=pool.mode.enforcement.value,
+            result="the slot pool" if self._admits else "Spark",
+            reason=reason,
+        )
 
     # --- other jobs --------------------------------------------------------------------------------------------
 
@@ -269,3 +314,33 @@ def _named(profile: ResourceProfile) -> str:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+class FineGrainedResources(Policy):
+    answers: ClassVar[Mapping[type[Event], str]] = {WorkersOccupied: "workers_occupied"}
+
+    def __init__(self, job: Job, pool: SlotPool, requests: SlotRequests, network: NetworkMemory) -> None:
+        self._job = job
+        self._pool = pool
+        self._requests = requests
+        self._network = network
+
+    def executors_changed(self, changes: Sequence[ExecutorChanged]) -> None:
+        for change in changes:
+            self._pool.workers.change(change)
+            self._requests.workers_changed()
+            self._network.consider()
+
+    def workers_occupied(self, event: WorkersOccupied) -> None:
+        self._pool.workers.occupy(dict(zip(event.executors, event.cores.tolist(), strict=True)))
+
+    def launched(self, vertex: ExecutionJobVertex, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
+        self._pool.started_on(rows, select(event.executors, places), select(event.nodes, places))
+
+    def act(self) -> None:
+        self._requests.refuse_impossible()
+
+    def event_handled(self) -> None:
+        self._pool.settle(is_active=self._job.is_active)
+        if self._job.status.is_terminal:
+            self._pool.session.close()

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.records import SlotUsage
 from firesteel.scheduler.kernel.states import IS_TERMINAL, ExecutionState
+from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.slots.reservations import Kept
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
-from firesteel.scheduler.topology.executions import ExecutionTable, Rows
+from firesteel.scheduler.topology.executions import Rows
 
 RECORD_SECONDS = 0.5
 """A group's use is written down at most so often ..."""
@@ -55,11 +57,14 @@ class _Wait:
         return self.seconds + (0.0 if self.since is None else now - self.since)
 
 
-class SlotUsageRecorder:
-    def __init__(self, pool: SlotPool, table: ExecutionTable, recorder: Recorder) -> None:
+class SlotUsageRecorder(Policy):
+    def __init__(self, job: Job, pool: SlotPool) -> None:
         self._pool = pool
-        self._table = table
-        self._recorder = recorder
+        pool.usage = self
+        self._table = job.executions
+        self._recorder = job.recorder
+        job.metrics.job.gauge("numSlotsAsked", lambda: self.asked)
+        job.metrics.job.gauge("numSlotsHeld", lambda: self.held)
         self._done, self._rate, self._since = np.zeros((3, len(pool.groups), 2))
         """By group, of cores and GiB: used by what is over; held now; that, each times when it was launched."""
         self._told = [_Told() for _ in pool.groups]
@@ -68,6 +73,8 @@ class SlotUsageRecorder:
         """By slot: the launch as it was told; nan: it was not."""
         self._costs: NDArray[np.float64] = np.empty((0, 2))
         """By slot: cores and GiB."""
+        self._kept_for = set[int]()
+        """Vertices of which it is on record that room is kept for them: from then on it happens again whenever it has to."""
 
     def event_handled(self) -> None:
         """O(groups + requests that are open)."""
@@ -87,6 +94,25 @@ class SlotUsageRecorder:
             numbers = self._numbers(group, nobody_asks)
             if told.profile is not None or numbers != told.numbers:
                 self._record(group, numbers)
+
+    def room_kept(self, kept: Kept) -> None:
+        """Once for each vertex."""
+        vertex, passed, pool = kept.vertex, kept.passed, self._pool
+        if vertex in self._kept_for:
+            return
+        self._kept_for.add(vertex)
+        names = [pool.workers.names[number] for number in kept.workers]
+        step = pool.step_names[vertex]
+        self._recorder.decision(
+            "slot reservation",
+            vertex=vertex,
+            name=step,
+            inputs={"group": pool.groups[pool.group_of[vertex]], "workers": names, "passed": passed},
+            rule="fairness",
+            result=names,
+            reason=f"others got {passed} slots while none was large enough for '{step}': room for one is kept on "
+            f"{', '.join(names)} until it is there, and again whenever that happens",
+        )
 
     @property
     def asked(self) -> int:
@@ -133,7 +159,7 @@ class SlotUsageRecorder:
         )
         told.at, told.numbers, told.profile = self._recorder.at, numbers, profile
 
-    def launched(self, slots: Rows) -> None:
+    def begun(self, slots: Rows) -> None:
         """Of shared slots the launch of the execution that names them stands for all."""
         self._reserve(int(slots.max()) + 1)
         times = self._table.times(ExecutionState.DEPLOYING, slots)

@@ -133,3 +133,16 @@ def _bytes_of(table: ExecutionTable, vertex: ExecutionJobVertex, rows: Rows) -> 
 def _median(values: Floats) -> float:
     place = len(values) // 2
     return float(np.partition(values, place)[place])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlowTasks:
+    """Slow executions of one vertex, which one rule found. ``elapsed`` and ``baseline`` (seconds) run parallel to ``rows``."""
+
+    vertex: int
+    rows: Rows
+    rule: str
+    elapsed: Floats
+    baseline: Floats
+    reason: str
+    """Half a sentence with numbers: what was usual, and from what it was taken."""

@@ -11,9 +11,8 @@ import numpy as np
 from firesteel.model.arrays import Floats, Ints
 from firesteel.option_functions import OptionFunction, load_function
 from firesteel.options import SLOW_TASK_FUNCTION, Options
-from firesteel.scheduler.recovery.side_inputs import DIRECT, DirectInputs
-from firesteel.scheduler.speculation.detector import SlowTasks
-from firesteel.scheduler.speculation.execution_times import RunningTimes, finished_times
+from firesteel.scheduler.inputs import DirectInputs
+from firesteel.scheduler.speculation.execution_times import RunningTimes, SlowTasks, finished_times
 from firesteel.scheduler.speculation.rules import slow_ones
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import ExecutionTable
@@ -73,9 +72,7 @@ class StrategyRule:
 
     least_seconds = 0.0
 
-    def __init__(
-        self, function: OptionFunction, options: Mapping[str, Any], side_inputs: DirectInputs = DIRECT
-    ) -> None:
+    def __init__(self, function: OptionFunction, options: Mapping[str, Any], side_inputs: DirectInputs) -> None:
         """Raises OptionFunctionError."""
         self._function = function
         self._side_inputs = side_inputs
@@ -122,7 +119,7 @@ class StrategyRule:
         return self._function.complaint(f"gave {what} for step '{vertex.job.name}'", hint)
 
 
-def strategy_rule(options: Options, side_inputs: DirectInputs = DIRECT) -> StrategyRule | None:
+def strategy_rule(options: Options, side_inputs: DirectInputs) -> StrategyRule | None:
     """The rule of ``firesteel.slow-task-detector.function``, where that is set, which is asked through ``side_inputs``. Raises UsageError, OptionFunctionError."""
     named = options[SLOW_TASK_FUNCTION]
     return None if named is None else StrategyRule(load_function(SLOW_TASK_FUNCTION.key, named), options, side_inputs)

@@ -11,6 +11,15 @@ from firesteel.scheduler.kernel.commands import Command
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming import events as told
+from firesteel.scheduler.streaming.checkpoint_stats import (
+    CheckpointStatsTracker,
+    FailedCheckpoints,
+    Patience,
+    max_delay,
+    may_begin_at_restart,
+    may_tell,
+    patience,
+)
 from firesteel.scheduler.streaming.commands import (
     Continue,
     EndStream,
@@ -19,23 +28,21 @@ from firesteel.scheduler.streaming.commands import (
     StartQuery,
     StopQuery,
 )
-from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start, record_plan
-from firesteel.scheduler.streaming.machine import StateMachine
-from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus
-from firesteel.scheduler.streaming.rescaling.checkpoint_stats import (
-    CheckpointStatsTracker,
-    FailedCheckpoints,
-    max_delay,
-)
-from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
-from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, FirstChanges, RescaleManager
-from firesteel.scheduler.streaming.rescaling.rescales import RescaleInProgress, Rescales
-from firesteel.scheduler.streaming.rescaling.running_batch import Patience, may_begin_at_restart, may_tell, patience
+from firesteel.scheduler.streaming.intent import Intent
+from firesteel.scheduler.streaming.load import load_signal
+from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStateChange, StreamStatus
+from firesteel.scheduler.streaming.rescales import RescaleInProgress, Rescales
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.states import Phase, SchedulerState
+from firesteel.scheduler.streaming.slots import said_in_vain, slots_of_stream
+from firesteel.scheduler.streaming.states import SCHEDULER_STATES, Phase, SchedulerState
 from firesteel.scheduler.streaming.status import (
     WAITS_FOR,
+    decide_recovery,
+    decide_restart,
+    decide_start,
+    record_plan,
     stream_status,
     waits_for_restart,
     waits_for_slots,
@@ -43,16 +50,10 @@ from firesteel.scheduler.streaming.status import (
     waits_while_rescaling,
 )
 from firesteel.scheduler.streaming.submission import Submission
-from firesteel.scheduler.streaming.wanted.assessment import Assessment, Assessor
-from firesteel.scheduler.streaming.wanted.intent import Intent
-from firesteel.scheduler.streaming.wanted.load import load_signal
-from firesteel.scheduler.streaming.wanted.parallelism import Wanted
-from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.wanted.slots import said_in_vain, slots_of_stream
+from firesteel.scheduler.streaming.wish import Assessment, Assessor, DowntimePrediction, ResourceRequirements, Wanted
 
 S = SchedulerState
 COARSE = SlotSharingGroup(DEFAULT_SLOT_SHARING_GROUP)
-FAILED = "failed checkpoints:"
 STORY_LENGTH = 200
 """Lines kept in memory; the journal keeps all."""
 _REWRITES = (told.RescaleStep.REPARTITION, told.RescaleStep.START)
@@ -113,8 +114,16 @@ class AdaptiveScheduler:
         self._assessor = Assessor(
             self._wanted, self._load, self._query, downtime=downtime, settings=self._settings, recorder=self._recorder
         )
-        self._stats = CheckpointStatsTracker(self, self._recorder, self._timers, self._settings.checkpoint_timeout)
+        self._stats = CheckpointStatsTracker(
+            self._recorder,
+            self._timers,
+            settings.checkpoint_timeout,
+            self._checkpoint_completed,
+            self._checkpoint_failed,
+        )
         self._failed_checkpoints = FailedCheckpoints(self._settings.failed_checkpoints)
+        self._is_stuck = False
+        """Failed checkpoints are the trigger that begins a rescale now."""
         self._intent = Intent(self._wanted, self._assessor, self._rescales, self._recorder)
         self._manager: RescaleManager | None = None
         self._since = FirstChanges()  # of the rescale manager that was, while there is none
@@ -192,7 +201,7 @@ class AdaptiveScheduler:
 
     # -- checkpoints (CheckpointStatsListener)
 
-    def on_completed_checkpoint(self) -> None:
+    def _checkpoint_completed(self) -> None:
         self._failed_checkpoints.clear()
         manager = self._manager
         if self.state is not S.EXECUTING or manager is None:
@@ -202,7 +211,7 @@ class AdaptiveScheduler:
             return
         manager.on_trigger(f"checkpoint {self._query.batch}" if self._query.batch >= 0 else "idle, nothing read yet")
 
-    def on_failed_checkpoint(self) -> None:
+    def _checkpoint_failed(self) -> None:
         manager = self._manager
         since = self._since if manager is None else manager.since
         if not self._failed_checkpoints.failed(changed=since.sufficient is not None):
@@ -210,7 +219,9 @@ class AdaptiveScheduler:
         if self.state is S.EXECUTING and manager is not None and self._alive:
             count = self._failed_checkpoints.count
             self._failed_checkpoints.clear()
-            manager.on_trigger(f"{FAILED} {count}")
+            self._is_stuck = True
+            manager.on_trigger(f"failed checkpoints: {count}")
+            self._is_stuck = False
 
     # -- the world of the rescale manager (RescaleEnvironment)
 
@@ -226,19 +237,18 @@ class AdaptiveScheduler:
     def rescale(self, trigger: str) -> None:
         assessment = self._intent.assessment
         assert assessment is not None
-        how = self._patience(trigger)
+        how = self._patience()
         self._leave_executing()
         aim = f"{plural(assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
         self._machine.go(S.RESTARTING, f"{trigger}: {aim}")
         self._begin_rescale(trigger, assessment, how)
 
-    def _patience(self, trigger: str) -> Patience:
+    def _patience(self) -> Patience:
         if self._at_barrier is not None:
             return Patience()
         if not self._query.plan.has_commit_barrier:
             return Patience(replay=True, again=self._stats.again)
-        stuck = trigger.startswith(FAILED)
-        return patience(self._stats, self._assessor, self._delays, self._recorder.at, stuck=stuck)
+        return patience(self._stats, self._assessor, self._delays, self._recorder.at, stuck=self._is_stuck)
 
     def _begin_rescale(self, trigger: str, assessment: Assessment, how: Patience) -> None:
         query = self._query
@@ -639,3 +649,26 @@ class AdaptiveScheduler:
             case _:
                 words = WAITS_FOR.get(self.state, "")
         return words
+
+
+class StateMachine:
+    def __init__(self, name: str, recorder: Recorder) -> None:
+        self._name = name
+        self._recorder = recorder
+        self.state = SchedulerState.CREATED
+
+    def go(self, state: SchedulerState, cause: str, phase: str = "") -> None:
+        """Raises ValueError, with the story, for a move that is not in the table."""
+        who = f"The scheduler of '{self._name}'"
+        SCHEDULER_STATES.check(self.state, state, who, cause, self._recorder.story())
+        self.state = state
+        self._record(phase, cause)
+        self._recorder.tell(f"{state.value} ({cause})")
+
+    def phase_changed(self, phase: Phase, cause: str) -> None:
+        if self.state is SchedulerState.EXECUTING:
+            self._record(phase.value, cause)
+
+    def _record(self, phase: str, cause: str) -> None:
+        at, event = self._recorder.at, self._recorder.event
+        self._recorder.record(StreamStateChange(at=at, event=event, state=self.state.value, phase=phase, cause=cause))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from firesteel.scheduler.kernel.commands import Command
@@ -18,13 +17,11 @@ class Action(Enum):
     """Stateful: the state is rewritten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamCommand(Command):
+class StreamCommand(Command, frozen=True, eq=True, kw_only=True):
     """A command of a stream alone; timers and records are commands of the kernel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartQuery(StreamCommand):
+class StartQuery(StreamCommand, frozen=True, kw_only=True):
     """Call ``build`` and start the query, after a crashed rescale in the checkpoint is finished or rolled back.
 
     Answered by QueryStarted or QueryFailed. ``parallelism`` counts only where the checkpoint pins nothing.
@@ -34,24 +31,21 @@ class StartQuery(StreamCommand):
     parallelism: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCommitBarrier(StreamCommand):
+class SetCommitBarrier(StreamCommand, frozen=True, kw_only=True):
     """Sets the commit barrier (``on``): each commit of the query is told with ``at_barrier`` and waits for an answer; or removes it."""
 
     run: int
     on: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continue(StreamCommand):
+class Continue(StreamCommand, frozen=True, kw_only=True):
     """The answer to a query at its commit barrier: let the next batch begin."""
 
     run: int
     batch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescale(StreamCommand):
+class Rescale(StreamCommand, frozen=True, kw_only=True):
     """Stop at the commit barrier, bring the state to ``parallelism`` partitions, start as ``run``.
 
     Answered by RescaleStepped for each step and then QueryStarted, or by RescaleFailed and then QueryStarted with the
@@ -68,16 +62,14 @@ class Rescale(StreamCommand):
     within: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopQuery(StreamCommand):
+class StopQuery(StreamCommand, frozen=True, kw_only=True):
     """Answered by QueryStopped. ``savepoint``: at the commit barrier, so that the running batch is committed."""
 
     run: int
     savepoint: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndStream(StreamCommand):
+class EndStream(StreamCommand, frozen=True, kw_only=True):
     """The last command. ``cause`` is empty unless it failed."""
 
     failed: bool

@@ -11,13 +11,11 @@ from enum import Enum
 from firesteel.scheduler.kernel.events import Event, TimerFired
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEvent(Event):
+class StreamEvent(Event, frozen=True, kw_only=True):
     """An event of a stream alone; ``TimerFired`` is one of the kernel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSubmitted(StreamEvent):
+class StreamSubmitted(StreamEvent, frozen=True, kw_only=True):
     """The first one."""
 
 
@@ -35,8 +33,7 @@ class ExecutorOffer:
     """(name, pieces)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterChanged(StreamEvent):
+class ClusterChanged(StreamEvent, frozen=True, kw_only=True):
     """The cores that tasks of this stream can use now."""
 
     cores: int
@@ -56,26 +53,22 @@ class ClusterChanged(StreamEvent):
     """The change, half a sentence: "executor 3 on 127.0.0.4 was lost"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequirementsChanged(StreamEvent):
+class RequirementsChanged(StreamEvent, frozen=True, kw_only=True):
     lower: int
     upper: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleRequested(StreamEvent):
+class RescaleRequested(StreamEvent, frozen=True, kw_only=True):
     """The user's word. ``parallelism`` None: go ahead with what is wanted, whatever the downtime."""
 
     parallelism: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested(StreamEvent):
+class StopRequested(StreamEvent, frozen=True, kw_only=True):
     """Finish the running batch, stop, keep the checkpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested(StreamEvent):
+class CancelRequested(StreamEvent, frozen=True, kw_only=True):
     """Stop now; the running batch is replayed by whoever starts next."""
 
 
@@ -100,8 +93,7 @@ class StreamPlan:
     writes: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStarted(StreamEvent):
+class QueryStarted(StreamEvent, frozen=True, kw_only=True):
     run: int
     plan: StreamPlan
     batch: int
@@ -112,14 +104,12 @@ class QueryStarted(StreamEvent):
     """Rows that had been read before and were read again to bring the checkpoint into order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStarted(StreamEvent):
+class BatchStarted(StreamEvent, frozen=True, kw_only=True):
     run: int
     batch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCommitted(StreamEvent):
+class BatchCommitted(StreamEvent, frozen=True, kw_only=True):
     """A micro-batch was committed: a checkpoint completed. Numbers come from the batch's own progress."""
 
     run: int
@@ -137,8 +127,7 @@ class BatchCommitted(StreamEvent):
     """The query does nothing further until :class:`~firesteel.scheduler.streaming.commands.Continue`, Rescale or StopQuery."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryIdle(StreamEvent):
+class QueryIdle(StreamEvent, frozen=True, kw_only=True):
     """No batch runs and none is to be made: all that was read is in the last checkpoint."""
 
     run: int
@@ -146,8 +135,7 @@ class QueryIdle(StreamEvent):
     at_barrier: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFailed(StreamEvent):
+class QueryFailed(StreamEvent, frozen=True, kw_only=True):
     run: int
     cause: str
     """The text for the user: the sentence, with the frames of their own code."""
@@ -159,8 +147,7 @@ class QueryFailed(StreamEvent):
     """False: not the stream's fault (an executor was lost); restarted without being counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStopped(StreamEvent):
+class QueryStopped(StreamEvent, frozen=True, kw_only=True):
     """The answer to StopQuery: the query is gone. ``committed``: no batch is left half done."""
 
     run: int
@@ -168,8 +155,7 @@ class QueryStopped(StreamEvent):
     committed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFinished(StreamEvent):
+class QueryFinished(StreamEvent, frozen=True, kw_only=True):
     """It ended by itself."""
 
     run: int
@@ -189,16 +175,14 @@ class RescaleStep(Enum):
     START = "start"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleStepped(StreamEvent):
+class RescaleStepped(StreamEvent, frozen=True, kw_only=True):
     rescale: int
     step: RescaleStep
     batch: int = -1
     """STOP and later: the last committed batch, the checkpoint that is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleFailed(StreamEvent):
+class RescaleFailed(StreamEvent, frozen=True, kw_only=True):
     """The protocol did not come to its end. The checkpoint is in order again, with ``parallelism`` partitions, unless ``final``."""
 
     rescale: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from firesteel.scheduler.kernel.transitions import Transitions
+from firesteel.scheduler.kernel.states import Transitions
 
 
 class SchedulerState(Enum):

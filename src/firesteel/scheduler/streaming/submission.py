@@ -9,10 +9,10 @@ from firesteel.humanize import format_seconds
 from firesteel.options import RESOURCE_WAIT_TIMEOUT
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, RescaleManager
+from firesteel.scheduler.streaming.manager import Delays, Direction, RescaleManager
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.parallelism import Wanted
-from firesteel.scheduler.streaming.wanted.slots import Resources
+from firesteel.scheduler.streaming.slots import Resources
+from firesteel.scheduler.streaming.wish import Wanted
 
 _WAIT = "resource wait"
 

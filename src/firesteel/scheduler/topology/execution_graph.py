@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,8 @@ from firesteel.model.job_graph import (
 from firesteel.model.steps.reports import SET_UP_MS
 from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
-from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
+from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects, Splits
 from firesteel.scheduler.kernel.events import ExecutionReports
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
@@ -58,6 +56,8 @@ class IntermediateResult:
         self.consumers: list[EdgeGroups] = []
         self.merged: MergedObjects | None = None
         """Objects to read in the place of several partitions' own ones; ``merging`` sees to it that they fit them."""
+        self.is_withheld = False
+        """It is there, but is not read just yet (``merging``)."""
         self._withdrawn = withdrawn
         self._is_named = False
         """Somebody else has ``attempts`` and ``tokens``, as they are now."""
@@ -160,6 +160,8 @@ class ExecutionJobVertex:
         self.inputs: list[EdgeGroups] = []
         self.ranges: tuple[InputRanges, ...] | None = None
         self.input_bytes: Ints | None = None
+        self.splits: Splits | None = None
+        """Of a source: those of each subtask. All attempts of a subtask, also a restarted one, read the same (FLIP-187, FLIP-168)."""
         self.results: list[IntermediateResult] = []
         """Its results, in the order of its outputs."""
         self.blocking_results: list[IntermediateResult] = []
@@ -306,10 +308,6 @@ class ExecutionJobVertex:
         return ExecutionVertex(self._table, int(self.newest[subtask]))
 
 
-class SchedulingTopologyListener(Protocol):
-    def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class VertexInitialization:
     """All that initialising a vertex needs. ``subpartitions`` of each data set it produces; ``ranges`` may come later."""
@@ -329,29 +327,20 @@ class DefaultExecutionGraph:
         job_graph: JobGraph,
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
-        profiler: Profiler = NO_PROFILER,
         size_buffer_bytes: int = BUFFER_BYTES,
+        withdrawn: Withdrawn = lambda _result, _gone: None,
     ) -> None:
         """``emit`` is given what results have to be stored and read of their sizes. ``size_buffer_bytes``: of each result's packed rows of
-        sizes, what is kept in memory."""
+        sizes, what is kept in memory. ``withdrawn``: told of partitions that cannot be read any more."""
         self.job_graph = job_graph
         self._emit = emit
-        self._profiler = profiler
+        self._withdrawn = withdrawn
         self._size_buffer_bytes = size_buffer_bytes
         self.executions = table
         self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
         self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
         self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
         self.regions = SchedulingPipelinedRegions(job_graph)
-        self._listeners: list[SchedulingTopologyListener] = []
-        self._withdrawal_listeners: list[Withdrawn] = []
-
-    def add_listener(self, listener: SchedulingTopologyListener) -> None:
-        self._listeners.append(listener)
-
-    def add_withdrawal_listener(self, withdrawn: Withdrawn) -> None:
-        """``withdrawn``: told of partitions that cannot be read any more."""
-        self._withdrawal_listeners.append(withdrawn)
 
     def result(self, dataset: int) -> IntermediateResult:
         """Raises KeyError while its producer is not initialised."""
@@ -454,12 +443,9 @@ class DefaultExecutionGraph:
             if all(self.vertices[v].ranges is not None for v in self.consumers[edge.dataset]):
                 self.result(edge.dataset).info.forget_rows()
 
-    def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
-        """Once for all vertices that an event made: their regions are made here."""
-        with InPhase(self._profiler, SchedulingPhase.REGIONS):
-            self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
-        for listener in self._listeners:
-            listener.notify_scheduling_topology_updated(self, new_vertices)
+    def make_regions(self, new_vertices: Sequence[int]) -> None:
+        """Once for all vertices that an event made."""
+        self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
 
     def reset(self, vertex: ExecutionJobVertex, subtasks: Ints, at: float) -> None:
         """A new round: each of these subtasks gets a fresh execution with the next attempt number."""
@@ -481,14 +467,8 @@ class DefaultExecutionGraph:
 
     def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
         described, room = self.job_graph.datasets[dataset], self._size_buffer_bytes
-        info = blocking_result_info(
-            described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
-        )
-        return IntermediateResult(info, described, self._partitions_withdrawn)
-
-    def _partitions_withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
-        for withdrawn in self._withdrawal_listeners:
-            withdrawn(result, gone)
+        info = blocking_result_info(described, num_partitions, num_subpartitions, self._emit, room)
+        return IntermediateResult(info, described, self._withdrawn)
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
         # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
-from firesteel.model.job_graph import JobGraph, ResultPartitionType
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
@@ -41,13 +40,12 @@ from firesteel.options import (
 )
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.takeover import NO_BASE
-from firesteel.run.choose import decision_of, decisions_of
-from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.inputs import DirectInputs, Inputs
 from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.scheduler.recovery.given import Given
-from firesteel.scheduler.recovery.side_inputs import DIRECT
+from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.planned import planned
+from firesteel.spark.driver.exchanges import decisions_before
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
@@ -56,12 +54,14 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
-from firesteel.spark.recovery.resuming import WITHOUT_LOG, Opened
+from firesteel.spark.recovery.header import FROM_NOTHING
+from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
 from firesteel.spark.recovery.runs import ALL, NONE, SOME
+from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
-from firesteel.spark.session.shipping import engine_of, modules_beside, ship
+from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
@@ -91,10 +91,10 @@ def submit(
     *,
     job_id: str | None = None,
     costs: StepCosts = NO_COSTS,
-    opened: Opened = WITHOUT_LOG,
+    opened: Opened | None = None,
 ) -> JobRun:
     """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None. ``costs``: of steps, from
-    earlier runs. ``opened``: the job that goes on, if any does.
+    earlier runs. ``opened``: the job that goes on, if any does; None: nothing of it is to outlive its driver.
 
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
@@ -103,8 +103,16 @@ def submit(
     try:
         check_session(session)
         with own_interrupts():
-            context = session.sparkContext
-            run = _prepared(compiled, context, options, job_id or new_job_id(), watchers, costs=costs, opened=opened)
+            prepared = _prepare(
+                compiled,
+                session.sparkContext,
+                options,
+                job_id or new_job_id(),
+                watchers.record,
+                costs=costs,
+                opened=opened,
+            )
+            run = JobRun(options, watchers, prepared)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
         if run is None:
@@ -115,32 +123,29 @@ def submit(
     return run
 
 
-class LateNumber:
-    """A number that the scheduler asks for, and that is known only after it was made; None until then."""
+@dataclass(frozen=True)
+class Prepared:
+    """Everything made before the job starts. ``decisions``: on how the job will run, taken before it does."""
 
-    def __init__(self) -> None:
-        self._number: float | None = None
-
-    def __call__(self) -> float | None:
-        return self._number
-
-    def tell(self, number: float) -> None:
-        self._number = number
+    driver: DriverInput
+    storage: JobStorage
+    opened: Opened | None
+    decisions: tuple[Decision, ...]
 
 
-def _prepared(
+def _prepare(
     compiled: CompiledJob,
     context: Any,
     options: Options,
     job_id: str,
-    watchers: Instruments,
+    record: Callable[[Any], None],
     *,
     costs: StepCosts,
-    opened: Opened,
-) -> JobRun:
+    opened: Opened | None,
+) -> Prepared:
     """Leaves nothing behind where it raises, but what it had found."""
     with ExitStack() as undo:
-        same = opened.same
+        same = None if opened is None else opened.same
         queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
         in_order = queue is not None and queue.result == BOUNDED
         slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
@@ -149,28 +154,18 @@ def _prepared(
         )
         undo.callback(session.close)
         join = session.join if shares_slots(slot_provisioning.mode) else None
-        given = Given(
+        given = Inputs(
             slots=context.defaultParallelism,
             in_order=in_order,
             slot_mode=slot_provisioning.mode,
             cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
             costs=costs,
-            request_seconds=None,
-            task_memory=None,
         )
-        given = opened.given(given)
-        request_seconds, task_memory = LateNumber(), LateNumber()
-        side_inputs = opened.side_inputs()
+        given = given if opened is None else opened.given(given)
+        side_inputs = side_inputs_of(opened, options)
+        asked = side_inputs or DirectInputs()
         if same is None:
-            late_numbers = {"request_seconds": request_seconds, "task_memory": task_memory}
-            arguments: dict[str, Any] = {**given.arguments(), **late_numbers}
-            scheduler = create_scheduler(
-                compiled.job_graph,
-                options,
-                **arguments,
-                join=join,
-                side_inputs=side_inputs or DIRECT,
-            )
+            scheduler = create_scheduler(compiled.job_graph, options, given, asked, join=join)
         else:
             scheduler = same.replayed.scheduler
         programs = serialise_programs(compiled)
@@ -183,9 +178,9 @@ def _prepared(
         beside = modules_beside(programs.values())
         needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
         modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-        token_base = new_token_base((NO_BASE, *opened.origins))
-        here: dict[str, Any] = {"filesystem": filesystem, "application": context.applicationId}
-        storage = opened.storage(compiled, options, root, job_id, token_base=token_base, **here)
+        token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
+        here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
+        storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
         there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
         storage.sweep()
         if same is None:
@@ -194,9 +189,12 @@ def _prepared(
         else:
             storage.claim()
         if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
-            request_seconds.tell(storage.request_seconds())
+            given = replace(given, request_seconds=storage.request_seconds())
         budget = _memory_budget(context, options, there.memory)
-        task_memory.tell(budget)
+        given = replace(given, task_memory=budget)
+        if same is None:
+            asked.measured("request seconds", given.request_seconds)
+            asked.measured("task memory", budget)
         information = JobInformation(
             job_id=job_id,
             store=storage.store,
@@ -211,18 +209,16 @@ def _prepared(
             failed_rows=options[FAILED_ROWS],
             engine=None if ours else engine_of(context, programs.values(), there=there.engine),
             modules=beside,
-            watch=opened.watch(options),
+            watch=None if opened is None else opened.watch(options),
             token_base=token_base,
         )
         decisions = (
-            *decisions_before(compiled),
             *(() if queue is None else (queue,)),
             *slot_provisioning.decisions(),
-            *opened.decisions,
+            *(() if opened is None else opened.decisions),
         )
-        measured = replace(given, request_seconds=request_seconds(), task_memory=task_memory())
         own = DriverIdentity(storage.epoch, token_base, context.applicationId)
-        beginning = opened.beginning(compiled, options, storage, given=measured, side_inputs=side_inputs, driver=own)
+        beginning = beginning_of(opened, compiled, options, storage, given=given, side_inputs=side_inputs, driver=own)
         driver = DriverInput(
             compiled=compiled.copy(),  # its graph may change while the job runs
             context=context,
@@ -232,7 +228,7 @@ def _prepared(
             job=Blob.of(information),
             token_of=information.token_of,
             programs=programs,
-            record=watchers.record,
+            record=record,
             scratch=storage.scratch,
             nodes=NodeNames(context.applicationId, options[NODE_VARIABLE]),
             look_seconds=look_seconds(options),
@@ -244,22 +240,14 @@ def _prepared(
             finishing=storage.hold,
         )
         undo.pop_all()
-        return JobRun(options, watchers, driver, storage, opened, decisions)
+        return Prepared(driver, storage, opened, (*decisions_before(compiled), *decisions))
 
 
 class JobRun:
     """A job that was submitted."""
 
-    def __init__(  # noqa: PLR0917
-        self,
-        options: Options,
-        instruments: Instruments,
-        given: DriverInput,
-        storage: JobStorage,
-        opened: Opened,
-        decisions: Sequence[Decision],
-    ) -> None:
-        """``decisions``: on how the job will run, taken before it does."""
+    def __init__(self, options: Options, instruments: Instruments, prepared: Prepared) -> None:
+        given, opened = prepared.driver, prepared.opened
         self.job_id = given.job_id
         self.job_name = given.compiled.job_graph.name
         self.ran_standing: dict[int, str] = {}
@@ -268,10 +256,10 @@ class JobRun:
         self._compiled = given.compiled
         self._options = options
         self._instruments = instruments
-        self._storage = storage
-        self._decisions = decisions
-        self._earlier = opened.earlier
-        self._before = opened.before
+        self._storage = prepared.storage
+        self._decisions = prepared.decisions
+        self._earlier = None if opened is None else opened.earlier
+        self._before = FROM_NOTHING if opened is None else opened.before
         self._begun: list[Any] = []
         self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
         """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""
@@ -590,58 +578,3 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-
-def decisions_before(compiled: CompiledJob) -> list[Decision]:
-    """Why it runs in stages, and the rules that changed its plans. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
-    forward so that ranges of keys stay whole."""
-    graph = compiled.job_graph
-    return [
-        *([] if compiled.runner is None else [decision_of(compiled.runner)]),
-        *decisions_of(compiled.rules),
-        *(
-            _exchange(
-                graph,
-                dataset.id,
-                "pipelined",
-                f"Streams to {_readers(graph, dataset.id)} in the same tasks: stores nothing.",
-            )
-            for dataset in graph.datasets
-            if dataset.type is ResultPartitionType.PIPELINED
-        ),
-        *(
-            _exchange(graph, dataset, "blocking", f"What it makes is stored before it is read, not streamed: {why}.")
-            for dataset, why in compiled.stored.items()
-        ),
-        *(
-            _exchange(
-                graph,
-                dataset,
-                "forward",
-                f"Goes forward to {_readers(graph, dataset)}, which is as parallel as this, whatever its volume: the rows lie in "
-                "ranges of keys, perhaps in order, which any other cut would part. rescale() before it gives that up.",
-                rule="ranges of keys",
-            )
-            for dataset in sorted(compiled.in_ranges)
-        ),
-    ]
-
-
-def _exchange(
-    graph: JobGraph, dataset: int, result: str, reason: str, rule: str = "execution.batch-shuffle-mode"
-) -> Decision:
-    producer = graph.vertices[graph.datasets[dataset].producer]
-    return Decision(
-        at=0.0,
-        what="exchange",
-        vertex=producer.id,
-        name=producer.name,
-        inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
-        rule=rule,
-        result=result,
-        reason=reason,
-    )
-
-
-def _readers(graph: JobGraph, dataset: int) -> str:
-    return ", ".join(f"'{graph.vertices[vertex].name}'" for vertex in graph.consumers(dataset))

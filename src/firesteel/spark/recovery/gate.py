@@ -15,6 +15,7 @@ from typing import Any
 
 from firesteel.errors import FiresteelError
 from firesteel.recovery.log import Durable, FencedError, LogFile, LogLost, Writer
+from firesteel.scheduler.inputs import SideInputs
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     CancelTimer,
@@ -37,7 +38,6 @@ from firesteel.scheduler.recovery.records import (
     Told,
     encode_records,
 )
-from firesteel.scheduler.recovery.side_inputs import SideInputs
 from firesteel.spark.driver.narrowing import NarrowingDone
 from firesteel.spark.driver.serialise import dumps
 

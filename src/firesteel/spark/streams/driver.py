@@ -10,9 +10,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
+
+from msgspec import structs
 
 from firesteel.journal.file import Instruments
 from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
@@ -33,9 +35,11 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamDatasets, StreamStatus
-from firesteel.spark.driver.threads import Clock, aside
+from firesteel.spark.recovery.clock import Clock
+from firesteel.spark.streams.checkpoint.warming import warm_up
+from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
 from firesteel.spark.streams.commit_barrier import AtBarrier, BarrierLost
-from firesteel.spark.streams.offers import LOOK_SECONDS, ClusterWatch, Offers
+from firesteel.spark.streams.offers import Offers
 from firesteel.spark.streams.progress import Heard, HeardIdle
 from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
@@ -268,7 +272,7 @@ class StreamDriver:
             case BarrierLost():  # from now on it is taken for waiting where it was committed, and what it began is replayed
                 events = run.commits.release(now)
                 waits = run.commits.barrier_on
-                self._feed_all(replace(event, at_barrier=waits and event is events[-1]) for event in events)
+                self._feed_all(structs.replace(event, at_barrier=waits and event is events[-1]) for event in events)
 
     def _gone(self, item: RunEnded) -> None:
         run, now = item.run, self._clock.now()
@@ -290,7 +294,7 @@ class StreamDriver:
             return
         self._events += 1
         with self._lock:
-            commands = list(self._scheduler.handle(replace(event, id=self._events)))
+            commands = list(self._scheduler.handle(structs.replace(event, id=self._events)))
         for command in commands:
             self._actions[type(command)](command)
 
@@ -382,24 +386,3 @@ class _Watch:
         if batch is not None and batch > run.commits.last and (run.number, batch) > self._told:
             self._told = (run.number, batch)
             self._report(BatchStarted(at=self._now(), run=run.number, batch=batch))
-
-
-_warmed: set[str] = set()
-_lock = threading.Lock()
-
-
-def warm_up(spark: Any, checkpoint: str) -> None:
-    """Returns at once."""
-    application = spark.sparkContext.applicationId
-    with _lock:
-        if application in _warmed:
-            return
-        _warmed.add(application)
-
-    def read() -> None:
-        try:
-            spark.newSession().read.format("statestore").option("path", checkpoint).load().take(1)
-        except Exception as error:  # several stores, no state yet, a query that has just ended
-            _log.debug("the state's reader was not warmed up: %s", error)
-
-    aside(read, "firesteel-warm-up", lambda: None)

@@ -16,6 +16,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from msgspec import structs
+
 from firesteel.errors import FiresteelError
 from firesteel.scheduler.streaming.commands import Action, Rescale, StartQuery, StopQuery
 from firesteel.scheduler.streaming.events import (
@@ -27,17 +29,18 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.driver.threads import aside
-from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of, refuse_if_taken, stop_query
-from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
-from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
-from firesteel.spark.streams.query import Prepared, QueryStarter
-from firesteel.spark.streams.repartition import (
+from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.repartition import (
     cancel_repartition,
     recover,
     repartition_state,
     replay_pending,
 )
+from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of
+from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
+from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
+from firesteel.spark.streams.query import Prepared, QueryStarter
+from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
 LOOK_SECONDS = 0.1
 """Between looks, while a query is built, whether it is still wanted."""
@@ -210,7 +213,7 @@ class Protocol:
                 number, query, self._spark.sparkContext, partial(stop_query, query), self._report
             )
             plan = replace(started.plan, has_commit_barrier=barrier.is_available)
-            started = replace(started, at=self._now(), plan=plan)
+            started = structs.replace(started, at=self._now(), plan=plan)
             return Run(number, query, barrier, listener, Commits(number, started.batch), started)
         except BaseException:
             if query is not None:  # nobody would know of it

@@ -22,15 +22,15 @@ from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, removed_just_now, take_over
 from firesteel.recovery.uses import Use, begin_use
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
-from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery.beginning import may_change_jobs
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob, object_names
 from firesteel.spark.recovery.header import Before
+from firesteel.spark.recovery.sink_log import sink_steps
 from firesteel.spark.storage.directories import MOST_KEPT, JobStorage, Place, abandon_sinks
-from firesteel.spark.storage.outputs import sink_steps
 
 _log = logging.getLogger("firesteel.recovery")
 
@@ -71,8 +71,7 @@ class Correction:
     def costs(self) -> StepCosts | None:
         """The costs of steps with which it was decided."""
         with suppress(ValueError):
-            given = codec.load(self.found.header.given)
-            return given.costs if isinstance(given, Given) else None
+            return codec.load(self.found.header.given).costs
         return None
 
     def lines(self, stored: Collection[str]) -> list[str]:
@@ -183,7 +182,7 @@ class CorrectedJob:
     def before(self) -> Before:
         return Before(self.correction.earlier.at, self.correction.found.job_id)
 
-    def given(self, given: Given) -> Given:
+    def given(self, given: Inputs) -> Inputs:
         """It decides as that one did."""
         return replace(given, costs=self.correction.costs() or given.costs, pinned=self.correction.pinned())
 

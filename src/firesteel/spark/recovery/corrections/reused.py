@@ -22,8 +22,8 @@ from firesteel.recovery.retention import FINISHED, LINES
 from firesteel.recovery.takeover import FoundJob, find_job
 from firesteel.recovery.uses import Use, begin_use
 from firesteel.results.storage.owner import says_dead
+from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.scheduler.recovery.given import Given
 from firesteel.scheduler.recovery.records import DriverBegan, Ended, LogHeader
 from firesteel.spark.recovery.corrections.corrected import Correction, Staged, correction_of, lines_of
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
@@ -98,7 +98,7 @@ class ReusedJobs:
             return FROM_NOTHING
         return Before(max(one.earlier.at for one in corrections), uses=tuple(one.found.job_id for one in corrections))
 
-    def given(self, given: Given) -> Given:
+    def given(self, given: Inputs) -> Inputs:
         """It decides as those did, about what they have had as well."""
         pinned, costs = dict[int, int](), dict(given.costs.by_step)
         for used in reversed(self.jobs):
