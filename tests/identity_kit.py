@@ -257,11 +257,9 @@ def odd_steps(job, folder: Path) -> list:
     from firesteel.connectors.files.paths import find_files
     from firesteel.connectors.files.reading.source import Listed
     from firesteel.connectors.formats.orc_files import OrcFooter, OrcSource
-    from firesteel.connectors.formats.plain_csv import PlainCsv
-    from firesteel.connectors.formats.plain_json import PlainJson
-    from firesteel.connectors.formats.plain_lines import PlainLines, PlainText
-    from firesteel.connectors.ranges import RangeSource
-    from firesteel.task.functions import spark_steps
+    from firesteel.connectors.formats.plain_lines import PlainCsv, PlainJson, PlainLines, PlainText
+    from firesteel.connectors.memory import RangeSource
+    from firesteel.task.functions import spark_functions
     from firesteel.task.functions.spark_functions import PickledFunction, SparkFunctions
     from firesteel.task.operators.aggregation.states import AggregateStates
     from firesteel.task.operators.fragments import SqlFragment, SqlOfKeys
@@ -276,7 +274,7 @@ def odd_steps(job, folder: Path) -> list:
     functions = SparkFunctions(
         "udf", 200, (PickledFunction((b"pickled",), (0,)),), schema, {"a": "b"}, broadcasts=((1, b"x"),)
     )
-    seen = spark_steps.Seen(("k",), schema)
+    seen = spark_functions.Seen(("k",), schema)
     listed = Listed(find_files(str(folder / "lines.txt")), None, [()])
     keys = table().select(["k"])
     return [
@@ -286,12 +284,12 @@ def odd_steps(job, folder: Path) -> list:
         only_of(keys, ("k",), schema),
         SqlFragment("filter", "SELECT * FROM input", schema, schema, passed={"k": "k"}, keys=(keys,)),
         SqlOfKeys("join", "SELECT * FROM input0", (("k",),), (schema,), schema, ({"k": "k"},)),
-        spark_steps.MapBySpark("map", functions, seen, schema),
-        spark_steps.EvaluateBySpark("udf", functions, seen, ("k",), schema),
-        spark_steps.GroupsBySpark("groups", functions, seen, ("k",), schema),
-        spark_steps.AggregateBySpark("aggregate", functions, seen, ("k",), schema),
-        spark_steps.WindowBySpark("window", functions, seen, ("k",), schema, ("v",)),
-        spark_steps.CoGroupsBySpark("pairs", functions, (seen, seen), (("k",), ("k",)), schema),
+        spark_functions.MapBySpark("map", functions, seen, schema),
+        spark_functions.EvaluateBySpark("udf", functions, seen, ("k",), schema),
+        spark_functions.GroupsBySpark("groups", functions, seen, ("k",), schema),
+        spark_functions.AggregateBySpark("aggregate", functions, seen, ("k",), schema),
+        spark_functions.WindowBySpark("window", functions, seen, ("k",), schema, ("v",)),
+        spark_functions.CoGroupsBySpark("pairs", functions, (seen, seen), (("k",), ("k",)), schema),
         PlainLines(listed, "lines", pa.schema([("line", pa.string())]), ["line"]),
         PlainText(listed, "lines", pa.schema([("line", pa.string())]), ["line"]),
         PlainCsv(listed, "lines", pa.schema([("line", pa.string())]), ["line"], ",", True, ""),

@@ -28,7 +28,7 @@ from openlineage.client.event_v2 import RunEvent
 from openlineage.client.generated import base
 from referencing import Registry, Resource
 
-from firesteel.monitoring.openlineage import runs as facets
+from firesteel.monitoring import openlineage as facets
 
 OURS = Path(facets.__file__).parent / "DecisionsRunFacet.json"
 CORE = "https://openlineage.io/spec/2-0-2/OpenLineage.json"

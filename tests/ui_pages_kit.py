@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.places import Folder
 from firesteel.ui.catalog.source import Source
-from firesteel.ui.pages.routes import ROUTES
+from firesteel.ui.pages.pages import ROUTES
 from firesteel.ui.pages.templates import Asked
 from firesteel.ui.views.structs import UnknownThing
 

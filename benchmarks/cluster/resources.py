@@ -101,7 +101,7 @@ def firesteel(master: str, case: str, fine: bool, journal: str) -> Callable[[], 
     from firesteel import ExecutionEnvironment, SlotSharingGroup
     from firesteel.journal.file import read
     from firesteel.journal.places import journals
-    from firesteel.report.history import JobHistory
+    from firesteel.report.fold import JobHistory
     from firesteel.spark.session.sessions import create_session
 
     shape = CASES[case]

@@ -33,8 +33,7 @@ from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import Folder
-from firesteel.ui.server.beside import Beside
-from firesteel.ui.server.history import History
+from firesteel.ui.server.beside import Beside, History
 
 JOURNALS = 10_000
 CHANGED = 100

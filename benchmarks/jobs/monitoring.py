@@ -160,8 +160,8 @@ def _paths(runs: int) -> None:
     from opentelemetry.sdk.trace import TracerProvider
 
     from firesteel.monitoring.numbers import Board, NumbersExporter
-    from firesteel.monitoring.openlineage.runs import LineageExporter
-    from firesteel.monitoring.opentelemetry.tracing import SpansExporter
+    from firesteel.monitoring.openlineage import LineageExporter
+    from firesteel.monitoring.tracing import SpansExporter
 
     records = one_by_one()
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("benchmark")
@@ -223,8 +223,8 @@ def _sent(runs: int, records: list[Any]) -> float:
 
 def sent(instrument: Any) -> None:
     """Closes it, and returns when all that it told has been sent."""
-    from firesteel.monitoring.openlineage.emitter import process_emitter
-    from firesteel.monitoring.opentelemetry.providers import _own_meter_provider, _own_tracer_provider
+    from firesteel.monitoring.metering import _own_meter_provider, _own_tracer_provider
+    from firesteel.monitoring.openlineage import process_emitter
 
     instrument.close()
     assert instrument.join(60.0)

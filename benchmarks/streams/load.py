@@ -236,7 +236,7 @@ class Cores:
 
 
 def plain(master: str, case: str, cores: int, dynamic: bool) -> Callable[[], Any]:
-    from firesteel.spark.streams.inspection import STREAM_SETTINGS
+    from firesteel.spark.streams.query import STREAM_SETTINGS
 
     def start(spark: Any, build: Callable[[Any], Any], checkpoint: str) -> tuple[Any, Callable[[], Any]]:
         spark.conf.set("spark.sql.shuffle.partitions", str(cores))

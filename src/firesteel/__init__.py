@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from firesteel.api.acceleration.handle import Acceleration, accelerate
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
-    from firesteel.api.jobs.history import History
     from firesteel.api.jobs.job_client import JobClient, JobResult
+    from firesteel.api.jobs.job_tables import History
     from firesteel.api.steps import window as window
     from firesteel.api.steps.aggregates import agg as agg
     from firesteel.api.streams.data_stream import BroadcastStream, DataStream
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from firesteel.scheduler.parallelism.model import ConsumedResult
     from firesteel.scheduler.parallelism.vertex_decider import UndecidedStep, VertexParallelismDecider
     from firesteel.scheduler.speculation.strategy import SlowTaskBaseline, SlowTaskStrategy, StepTimes
-    from firesteel.task.executor.slots.resources import TaskResources, task_resources
+    from firesteel.task.executor.slots.slot import TaskResources, task_resources
     from firesteel.task.functions.rows import Row
     from firesteel.task.sharing import shared
 
@@ -42,7 +42,7 @@ _HOMES = {
     "Acceleration": "firesteel.api.acceleration.handle",
     "accelerate": "firesteel.api.acceleration.handle",
     "ExecutionEnvironment": "firesteel.api.environment",
-    "History": "firesteel.api.jobs.history",
+    "History": "firesteel.api.jobs.job_tables",
     "JobClient": "firesteel.api.jobs.job_client",
     "JobResult": "firesteel.api.jobs.job_client",
     "KeyedStream": "firesteel.api.streams.keyed_stream",
@@ -55,14 +55,14 @@ _HOMES = {
     "Source": "firesteel.connectors.base",
     "Split": "firesteel.connectors.base",
     "StepTimes": "firesteel.scheduler.speculation.strategy",
-    "TaskResources": "firesteel.task.executor.slots.resources",
+    "TaskResources": "firesteel.task.executor.slots.slot",
     "UndecidedStep": "firesteel.scheduler.parallelism.vertex_decider",
     "VertexParallelismDecider": "firesteel.scheduler.parallelism.vertex_decider",
     "col": "firesteel.functions",
     "decide": "firesteel.api.deciding",
     "lit": "firesteel.functions",
     "shared": "firesteel.task.sharing",
-    "task_resources": "firesteel.task.executor.slots.resources",
+    "task_resources": "firesteel.task.executor.slots.slot",
 }
 
 _MODULES = {

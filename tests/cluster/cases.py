@@ -34,7 +34,7 @@ from firesteel.spark.driver.runtime import submit
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
 from firesteel.spark.slots.session_account import _sessions
-from firesteel.spark.standing import doors, small
+from firesteel.spark.standing import crew, small
 from firesteel.spark.storage.cleaning import late
 from runtime_support import collected, left_behind, options, two_steps
 
@@ -272,7 +272,7 @@ def case_standing(spark, folder):
 
 def closed_door(context):
     """A door that nobody can find: its port is another one's, who hangs up."""
-    door = doors.tcp_door(context)
+    door = crew.tcp_door(context)
     door.address = dataclasses.replace(door.address, port=1)
     return door
 
@@ -384,9 +384,9 @@ def case_waiting(spark, folder):
 
 def case_repartitioned(spark, folder, partitions):
     """A stream's state is brought to this many partitions; and the stream goes on."""
-    from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
-    from firesteel.spark.streams.checkpoint.repartition import repartition_state
-    from firesteel.spark.streams.inspection import STREAM_SETTINGS
+    from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+    from firesteel.spark.streams.query import STREAM_SETTINGS
+    from firesteel.spark.streams.repartition import repartition_state
 
     checkpoint, source, counts = str(folder / "checkpoint"), folder / "source", {}
 

@@ -22,7 +22,7 @@ import os, signal, sys
 sys.path[:0] = [sys.argv[1]]
 from plane.session import Session
 from firesteel import ExecutionEnvironment
-from firesteel.connectors.files.writing.moves import Moves
+from firesteel.connectors.files.writing.in_place import Moves
 
 if __name__ == "__main__":
     _, _, folder, kind, steps = sys.argv

@@ -23,7 +23,7 @@ from firesteel.spark.recovery import gate, resuming
 from firesteel.spark.recovery.corrections import reused
 from firesteel.spark.recovery.gate import LogGate
 from firesteel.spark.storage.directories import Place
-from firesteel.spark.storage.kept import KeptResults
+from firesteel.spark.storage.leftovers import KeptResults
 
 FIXED = SCRIPT.replace(FAILS, "")
 LAST = FIXED.replace('"t": [pc.sum(table.column("t")).as_py()]', '"t": [pc.sum(table.column("t")).as_py() + 1]')

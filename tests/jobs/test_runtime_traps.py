@@ -18,7 +18,7 @@ from firesteel import ExecutionEnvironment
 from firesteel.api.jobs.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.report.explain import attempts_report
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.spark.driver import channel
 from firesteel.spark.driver.runtime import submit

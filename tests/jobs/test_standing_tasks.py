@@ -17,7 +17,7 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver import channel, loop
 from firesteel.spark.driver.runtime import submit
-from firesteel.spark.standing import doors, small
+from firesteel.spark.standing import crew, small
 from firesteel.spark.storage import blob_server
 from firesteel.task.executor.blobs import put_blob
 from firesteel.task.executor.standing import UnixAddress
@@ -115,7 +115,7 @@ def test_what_has_begun_where_only_some_can_connect_is_nobodys_failure(session, 
     """Those that are there go on with it; what is left when they are gone is sent again."""
 
     def door():
-        made = doors.UnixDoor()
+        made = crew.UnixDoor()
         made.address = OnlyTheFirst(made.address.path, str(tmp_path))
         return made
 
@@ -221,7 +221,7 @@ def test_batches_whose_standing_tasks_never_come_are_spark_jobs(session, tmp_pat
         Path(listener.address).unlink()
         return listener
 
-    monkeypatch.setattr(doors, "Listener", unreachable)
+    monkeypatch.setattr(crew, "Listener", unreachable)
     seen = Seen()
     assert values(submit(two_steps(splits=6, rows=10), session, options(tmp_path), [seen]).result()) == ALL
     assert seen.states("FAILED", 0) == [] and seen.states("FAILED", 1) == []

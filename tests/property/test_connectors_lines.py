@@ -12,9 +12,8 @@ from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.connectors.files.reading import lines
-from firesteel.connectors.formats.csv_files import CsvSource
+from firesteel.connectors.formats.csv_files import CsvSink, CsvSource
 from firesteel.connectors.formats.csv_format import CsvFormat
-from firesteel.connectors.formats.csv_sink import CsvSink
 from firesteel.connectors.formats.json_files import JsonSink, JsonSource
 
 quick = settings(max_examples=examples(100), deadline=None)

@@ -13,7 +13,7 @@ from tests.effort import examples
 
 from connectors_kit import read_all
 from firesteel.connectors.files.reading import lines as lines_module
-from firesteel.connectors.files.reading import packing
+from firesteel.connectors.files.reading import source
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.connectors.memory import TableSource
@@ -111,7 +111,7 @@ def test_tables_are_the_same_however_they_are_cut(table, volume):
 @quick
 @given(sizes=st.lists(st.integers(0, 50), max_size=30), target=st.integers(1, 60))
 def test_packing_keeps_order_and_size(sizes, target):
-    groups = packing.pack(list(enumerate(sizes)), sizes, target)
+    groups = source.pack(list(enumerate(sizes)), sizes, target)
     assert [item for group, _ in groups for item in group] == list(enumerate(sizes))
     for group, total in groups:
         assert total == sum(size for _, size in group) and (len(group) == 1 or total <= target)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.cli.deciding.answers import answers
+from firesteel.cli.answers import answers
 from firesteel.options import Options
 
 DEFAULTS = {

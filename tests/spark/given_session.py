@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from firesteel import ExecutionEnvironment
 from firesteel.report.explain import attempts_report, explain
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.spark.driver.runtime import submit
 from runtime_support import DiesBeside, Seen, collected, options, two_steps
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import firesteel
-from firesteel.api.acceleration import staging
+from firesteel.api.acceleration import takeover
 from sql_plans_kit import version
 
 pytestmark = pytest.mark.spark
@@ -374,7 +374,7 @@ def test_a_failure_of_ours_is_told_once_and_spark_does_it(spark, source, options
     def fail(*_args):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(staging, "_relation", fail)
+    monkeypatch.setattr(takeover, "_relation", fail)
     with firesteel.accelerate(spark, options) as acceleration:
         spark.sql(SUMS).write.parquet(str(tmp_path / "out"))
     assert spark.read.parquet(str(tmp_path / "out")).count() == 5

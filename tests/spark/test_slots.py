@@ -12,7 +12,7 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
-from firesteel.spark.slots.profiles import spark_profile, task_need
+from firesteel.spark.slots.provisioning import spark_profile, task_need
 from intervals_kit import most_at_once, most_by
 
 pytestmark = pytest.mark.spark

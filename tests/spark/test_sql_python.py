@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from firesteel import ExecutionEnvironment, accelerate
 from firesteel.errors import EngineStop, JobExecutionError
-from firesteel.task.functions.pickled_rows import _column
+from firesteel.task.functions.spark_functions import _column
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
+from firesteel.spark.streams.checkpoint_files import CheckpointFiles
 from firesteel.spark.streams.commit_barrier import commit_barrier_of
-from firesteel.spark.streams.inspection import inspect
+from firesteel.spark.streams.query import inspect
 from stream_sources_kit import register_sources, until, write_file
 
 pytestmark = pytest.mark.spark

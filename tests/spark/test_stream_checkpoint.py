@@ -13,16 +13,16 @@ import time
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
-from firesteel.spark.streams.checkpoint.repartition import (
+from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.failures import describe
+from firesteel.spark.streams.query import STREAM_SETTINGS, inspect
+from firesteel.spark.streams.repartition import (
     RepartitionError,
     cancel_repartition,
     recover,
     repartition_state,
     replay_pending,
 )
-from firesteel.spark.streams.failures import describe
-from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -10,7 +10,7 @@ import pyspark.sql.functions as F
 import pytest
 
 from firesteel.spark.streams import commit_barrier as barrier_module
-from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
+from firesteel.spark.streams.checkpoint_files import CheckpointFiles
 from firesteel.spark.streams.commit_barrier import AtBarrier, CommitBarrier, EngineCommitBarrier, commit_barrier_of
 from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 

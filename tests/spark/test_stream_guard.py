@@ -14,7 +14,7 @@ import stream_sources_kit as kit
 from firesteel.journal.file import read
 from firesteel.report.fold import StreamFold
 from firesteel.spark.streams import protocol
-from firesteel.spark.streams.inspection import _path_refusal, writer_option
+from firesteel.spark.streams.query import _path_refusal, writer_option
 from firesteel.streaming import AdaptiveStream, JobExecutionError, UsageError
 from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 

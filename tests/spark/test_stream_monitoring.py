@@ -16,8 +16,8 @@ from firesteel.journal.file import read
 from firesteel.monitoring.background import Background
 from firesteel.monitoring.families import samples
 from firesteel.monitoring.numbers import Board, NumbersExporter
-from firesteel.monitoring.openlineage.runs import LineageExporter
-from firesteel.monitoring.opentelemetry.tracing import SpansExporter
+from firesteel.monitoring.openlineage import LineageExporter
+from firesteel.monitoring.tracing import SpansExporter
 from firesteel.scheduler.streaming.records import StreamDatasets
 from firesteel.streaming import AdaptiveStream
 

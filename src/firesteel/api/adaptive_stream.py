@@ -130,11 +130,11 @@ class AdaptiveStream:
         beside: tuple[Instrument, ...] = ()
         try:
             control = open_control(place, name=chosen, journal=str(journal.path))
-            from firesteel.spark.session.pages import SparkPages
+            from firesteel.spark.placement.status_store import SparkPages
             from firesteel.spark.session.versions import check_streaming
+            from firesteel.spark.streams.commit_barrier import refuse_if_taken
             from firesteel.spark.streams.driver import StreamDriver
             from firesteel.spark.streams.offers import offers_of, session_cpus, settings_for
-            from firesteel.spark.streams.stopping import refuse_if_taken
 
             session = env._session_with(settings_for(group))  # pyright: ignore[reportPrivateUsage]
             check_streaming(session.version)

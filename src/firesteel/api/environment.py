@@ -601,7 +601,7 @@ class ExecutionEnvironment:
 
 def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | str | None) -> NoReturn:
     """Ends the script."""
-    from firesteel.spark.recovery.corrections.dry_run import dry_run
+    from firesteel.spark.recovery.resuming import dry_run
 
     sys.stdout.write(f"{dry_run(compiled, options, resume)}\n")
     raise SystemExit(0)
@@ -611,8 +611,7 @@ def _say_what_is_kept(compiled: CompiledJob, options: Options, resume: bool | st
 def _interruptible(name: str) -> Generator[None]:
     """Until the job is waited for, Ctrl-C (in a notebook: interrupting the cell) is told in a sentence, as it is then."""
     try:
-        from firesteel.spark.session.interrupts import without_py4j_traces
-        from firesteel.spark.session.sessions import own_interrupts
+        from firesteel.spark.session.sessions import own_interrupts, without_py4j_traces
 
         with own_interrupts(), without_py4j_traces():
             yield

@@ -13,7 +13,7 @@ import typer
 
 from firesteel.cli import CANCELLED
 from firesteel.cli.bundle import bundle
-from firesteel.cli.deciding.decide import WhatIf, decide, what_if_text
+from firesteel.cli.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group, Resumable
 from firesteel.cli.leftovers import clean, recover, results
 from firesteel.cli.leftovers import resume as resume_command
@@ -190,7 +190,7 @@ def run(
         if code:
             unexecuted.script_failed()
         if code and "firesteel.spark.driver.runtime" in sys.modules:  # jobs may have run
-            from firesteel.api.jobs.kept import script_failed
+            from firesteel.api.jobs.leftovers import script_failed
 
             script_failed()
         raise typer.Exit(told.ended(code))
@@ -205,7 +205,7 @@ def explain(
 ) -> None:
     """Say what a job decided, and why; or what it would have decided with other options."""
     from firesteel.report.explain import explain as explain_records
-    from firesteel.report.scripts import explain_script
+    from firesteel.report.explain import explain_script
     from firesteel.report.stream_report import explain_stream
 
     records, kind, broken_off = _opened(job, option)
@@ -261,8 +261,7 @@ def history(
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
     from firesteel.journal.file import skipped
-    from firesteel.report.explain import attempts_report
-    from firesteel.report.scripts import explain_script
+    from firesteel.report.explain import attempts_report, explain_script
     from firesteel.report.stream_report import stream_history
 
     records, kind, broken_off = _opened(job, option)

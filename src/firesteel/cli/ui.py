@@ -41,7 +41,7 @@ def ui(
 
     given = _options(given_options(option, configs=config), address, port)
     try:
-        from firesteel.ui.server.history import serve
+        from firesteel.ui.server.beside import serve
     except ImportError as error:
         raise missing_extra(error) from None
     serve(given, _places(places or [], given))

@@ -13,8 +13,7 @@ from firesteel.compile.plan import PlannedStep
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SinkStep, SourceStep
 from firesteel.compile.vertices import Vertex
 from firesteel.model.job_graph import SourceInfo
-from firesteel.task.operators.relational import Limit
-from firesteel.task.operators.sampling import Sample
+from firesteel.task.operators.relational import Limit, Sample
 from firesteel.task.services.map_async import MapAsync
 
 SAID_BY_USER = "as_nondeterministic()"

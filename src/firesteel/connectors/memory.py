@@ -1,4 +1,4 @@
-"""Sources of what is in the driver's memory already: Arrow tables, pandas frames, Python collections.
+"""Sources of what is in the driver's memory already (Arrow tables, pandas frames, Python collections), and of ranges of numbers.
 
 Each split carries its own rows (Arrow IPC), so that only the subtask that reads it receives them.
 """
@@ -10,11 +10,12 @@ from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.paths import first_line
-from firesteel.connectors.files.reading.packing import piece_bytes
+from firesteel.connectors.files.reading.source import piece_bytes
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.functions.python_values import exact_array, record_fields
@@ -202,3 +203,33 @@ def _first_bad(values: list[Any], data_type: pa.DataType | None) -> int:
 def _show(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+_BATCH_ROWS = 1 << 16
+_WIDTH = 8
+
+
+class RangeSource:
+    """The column ``id``: so many bigints from ``start`` on, ``step`` apart, all of which fit."""
+
+    supports_concurrent_execution_attempts = True
+    name = "range"
+    schema = pa.schema([("id", pa.int64())])
+
+    def __init__(self, start: int, step: int, count: int) -> None:
+        self._start, self._step, self._count = start, step, count
+
+    def list_splits(self, data_volume: int) -> list[Split]:
+        """By the rows' numbers."""
+        size = self._count * _WIDTH
+        pieces = -(-size // piece_bytes(size, data_volume))
+        bounds = [self._count * i // pieces for i in range(pieces + 1)] if pieces else []
+        return [Split((a, b), (b - a) * _WIDTH, f"rows {a}-{b} of a range") for a, b in pairwise(bounds)]
+
+    def read(self, split: tuple[int, int], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        begin, end = split
+        ctx.place = f"rows {begin}-{end} of a range"
+        for first in range(begin, end, _BATCH_ROWS):
+            numbers = np.arange(min(_BATCH_ROWS, end - first), dtype=np.int64) * self._step
+            numbers += self._start + first * self._step
+            yield pa.record_batch([pa.array(numbers)], schema=self.schema)

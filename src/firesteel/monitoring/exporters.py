@@ -15,13 +15,12 @@ def monitoring(options: Options) -> tuple[Instrument, ...]:
     """
     exporters = _of_metrics(options)
     if options[OTEL_TRACES]:
-        from firesteel.monitoring.opentelemetry import tracing
+        from firesteel.monitoring import tracing
 
         exporters.append(tracing.exporter())
     if options[LINEAGE]:
         load("openlineage.client", "lineage", f"'{LINEAGE.key}'")
-        from firesteel.monitoring.openlineage.emitter import process_emitter
-        from firesteel.monitoring.openlineage.runs import LineageExporter
+        from firesteel.monitoring.openlineage import LineageExporter, process_emitter
 
         exporters.append(LineageExporter(process_emitter().emit))
     return (Background(exporters),) if exporters else ()
@@ -40,7 +39,7 @@ def _of_metrics(options: Options) -> list[Exporter]:
 
         exporters.append(prometheus.exporter(options))
     if options[OTEL_METRICS]:
-        from firesteel.monitoring.opentelemetry import metering
+        from firesteel.monitoring import metering
 
         exporters.append(metering.exporter())
     return exporters

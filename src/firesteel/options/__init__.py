@@ -8,9 +8,7 @@ Begin with ``jobs`` for the options themselves (other topics: ``monitoring``, ``
 Imports ``errors`` alone.
 """
 
-from firesteel.options.jobs import *  # noqa: F403 - the list, by topic
-from firesteel.options.monitoring import *  # noqa: F403
-from firesteel.options.recovery import *  # noqa: F403
+from firesteel.options.jobs import *  # noqa: F403 - the list, by topic  # noqa: F403  # noqa: F403
 from firesteel.options.registry import Layer as Layer
 from firesteel.options.registry import Options as Options
 from firesteel.options.registry import Origin as Origin
@@ -21,8 +19,5 @@ from firesteel.options.registry import lookup_family as lookup_family
 from firesteel.options.registry import parse_int as parse_int
 from firesteel.options.registry import parse_seconds as parse_seconds
 from firesteel.options.registry import parse_size as parse_size
-from firesteel.options.resources import *  # noqa: F403
-from firesteel.options.restart import *  # noqa: F403
-from firesteel.options.speculation import *  # noqa: F403
-from firesteel.options.streams import *  # noqa: F403
-from firesteel.options.ui import *  # noqa: F403
+from firesteel.options.restart import *  # noqa: F403  # noqa: F403
+from firesteel.options.streams import *  # noqa: F403  # noqa: F403  # noqa: F403

@@ -1,4 +1,4 @@
-"""Options of batch jobs: the scheduler, parallelism, exchanges, storage, journal."""
+"""Options of batch jobs: the scheduler, parallelism, exchanges, storage, recovery, resources, journal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from firesteel.options.registry import (
     GIB,
     KIB,
     MIB,
+    Layer,
     Option,
+    Options,
+    Origin,
     Scope,
     at_least,
     is_share,
+    names,
     number,
     one_of,
     seconds,
@@ -293,3 +297,140 @@ SQL_VERIFY_MAX_BYTES = size(
     "Most bytes that a query may read, by Spark's estimate, and that its answer may have, for firesteel.sql.verify to check it.",
     check=at_least(0),
 )
+
+
+_number, _size = number.of(Scope.BOTH), size.of(Scope.BOTH)
+_GROUP = "slot-sharing-group.<name>."
+
+FINE_GRAINED_ALL_BLOCKING = switch(
+    "fine-grained.shuffle-mode.all-blocking",
+    False,
+    "Make all exchanges of a job blocking where a slot sharing group has resources, whatever execution.batch-shuffle-mode says; such a job with pipelined exchanges is refused otherwise (FLIP-169). Of no effect on other jobs.",
+)
+
+
+def _above_zero(number: float | None) -> str | None:
+    return None if number is None or number > 0 else "must be greater than 0"
+
+
+GROUP_CPU_CORES = _number(
+    _GROUP + "cpu-cores",
+    None,
+    "CPU cores of a slot of this slot sharing group. The options of a group replace all resources that its steps say; env.register_slot_sharing_group(), called by the program, replaces these. A group that is given any resource needs cpu-cores and task-heap-memory.",
+    check=_above_zero,
+)
+GROUP_TASK_HEAP_MEMORY = _size(
+    _GROUP + "task-heap-memory",
+    None,
+    "Memory of the functions of a task, in a slot of this group.",
+    check=at_least(1, "1 byte"),
+)
+GROUP_TASK_OFF_HEAP_MEMORY = _size(
+    _GROUP + "task-off-heap-memory",
+    None,
+    "More memory of the functions of a task: what libraries take beside Python's own objects.",
+    check=at_least(0),
+)
+GROUP_MANAGED_MEMORY = _size(
+    _GROUP + "managed-memory",
+    None,
+    "The memory that readers, operators and writers of a task use before they spill, in a slot of this group. Unset: as firesteel.memory.per-task says, but at most half of the group's other memory.",
+    check=at_least(0),
+)
+GROUP_EXTERNAL = _number(
+    _GROUP + "external.<resource>",
+    None,
+    "The amount of an external resource (gpu) that a slot of this group needs: a whole number, or a fraction of one.",
+    check=_above_zero,
+)
+EXECUTOR_MEMORY = _size(
+    "firesteel.executor.memory",
+    None,
+    "Memory that the slots of one executor may take together, beside its JVM's heap, where slot sharing groups have resources. Unset: what the executor's environment variable FIRESTEEL_EXECUTOR_MEMORY says; else what YARN or Kubernetes was asked for besides the heap (the memory overhead, and spark.executor.pyspark.memory), of which each slot takes firesteel.memory.framework more than its group declares; or what its machine has besides the heaps, shared among its executors by their cores, less the framework memory of a worker per core.",
+    check=at_least(1, "1 byte"),
+)
+FRAMEWORK_MEMORY = size(
+    "firesteel.memory.framework",
+    256 * MIB,
+    "Memory of a Python worker that no slot sharing group counts: the interpreter, pyarrow, pandas. A worker may hold so much beside what its slot was given (Flink: framework memory).",
+    check=at_least(0),
+)
+SLOT_REQUEST_TIMEOUT = seconds(
+    "slot.request.timeout",
+    300.0,
+    "The time that a job with fine-grained resources waits for a worker that could hold the slot it asks for. No time runs while one is there that could, however busy, and on a blocked node, too.",
+    check=at_least(0),
+    streams_have="jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
+)
+MEMORY_WATCH = switch(
+    "firesteel.memory.watch",
+    True,
+    "Stop a subtask whose Python worker holds more memory than its slot was given, and tell which step it was. Resident memory counts, that of child processes and of mapped files too, not address space. false: memory is only what slots are counted by, and peaks are still measured.",
+)
+EXTERNAL_IDLE_TIMEOUT = seconds(
+    "firesteel.external-resources.idle-timeout",
+    60.0,
+    "Time that the process which ran a subtask with external resources (a GPU) is kept for the next one with the same addresses, with all that it has loaded. It ends sooner where another one takes the address. 0: it ends at once.",
+    check=at_least(0),
+)
+
+
+RECOVERY_MODE = one_of("off", "on-request", "auto")(
+    "firesteel.recovery.mode",
+    None,
+    "Whether a job that did not finish can go on where it was. off: it cannot. on-request: its events are written to a log beside its results, and firesteel run --resume, or execute(resume=True), goes on with it. auto: the next run of the same script does so by itself. Unset: on-request where firesteel.storage.directory is a directory of this machine's file systems, else off. On S3 it must be set, unless firesteel.results.reuse is true, and needs boto3.",
+)
+RECOVERY_RESUME = text(
+    "firesteel.recovery.resume",
+    None,
+    "The job to go on with, as firesteel run --resume says it: last, for the last one at the same place of the same script, or a job's id. Unset: none, unless firesteel.recovery.mode is auto.",
+)
+RECOVERY_DRY_RUN = switch(
+    "firesteel.recovery.dry-run",
+    False,
+    "Say what of the job to go on with would be kept, what would run again, and why, and end the script there, as firesteel resume --dry-run does. Nothing is run or changed.",
+)
+RETAIN_ON_FAILURE = seconds(
+    "firesteel.results.retain-on-failure",
+    86400.0,
+    "How long the results of a job that failed, was cancelled, or whose driver died are kept for a resume, since the last change of its log. Later jobs and firesteel clean leave them alone until then. 0: not at all.",
+    check=at_least(0),
+)
+RESULTS_REUSE = switch(
+    "firesteel.results.reuse",
+    False,
+    "Keep what the steps of a job have written when it has ended, and take what earlier jobs of the same storage directory have kept in the place of steps that would do just the same to the same, as in a script or a notebook's cell that is run again after a change of its last step. What writes outputs runs in every job. Needs a directory of a file system or a place on S3, and a log (firesteel.recovery.mode), which is then written unless that option says off.",
+)
+RESULTS_PURE = names(
+    "firesteel.results.pure",
+    None,
+    "Names of modules and functions of libraries that give the same answer to the same arguments, in every process and at any time, as in mylib,otherlib.parse. A step that uses a library which neither this option nor Firesteel knows to be pure runs in every job, whatever firesteel.results.reuse says. Unset: none.",
+)
+RETAIN_ON_SUCCESS = seconds(
+    "firesteel.results.retain-on-success",
+    604800.0,
+    "How long the results of a job that has finished are kept for later jobs, since they were last of use, where firesteel.results.reuse is true. 0: not at all.",
+    check=at_least(0),
+)
+RETAIN_AT_MOST = size(
+    "firesteel.results.retain-at-most",
+    10 * GIB,
+    "Most bytes of results of one user's finished jobs that are kept in a storage directory for firesteel.results.reuse; on S3 those of all users count together. Beyond that those that were not of use for the longest time are removed when a job ends; never those that a running job uses.",
+    check=at_least(0),
+)
+
+
+def retaining(options: Options) -> Options:
+    """Returns the options of a job; where its results are for other jobs nothing of them is released before its end, whatever they say."""
+    if not options[RESULTS_REUSE]:
+        return options
+    return options.merged(
+        Options({RELEASE_DURING_JOB_EXECUTION.key: False}, Origin(Layer.PROGRAM, f"{RESULTS_REUSE.key} = true"))
+    )
+
+
+def asks_to_resume(options: Options, resume: bool | str | None = None) -> bool:
+    """Returns whether a job is to go on where another one was, if it can. ``resume``: as ``execute`` takes it."""
+    if resume is not None:
+        return resume is not False
+    return options[RECOVERY_RESUME] is not None or options[RECOVERY_MODE] == "auto"

@@ -1,8 +1,11 @@
-"""Options of streams: FLIP-461's keys, those that Flink has around them today, and what Firesteel adds."""
+"""Options of streams: FLIP-461's keys, those that Flink has around them today, and what Firesteel adds; and options of monitoring and of the page."""
 
 from __future__ import annotations
 
-from firesteel.options.registry import Kind, Scope, at_least, number, one_of, parse_wait, seconds, whole
+import re
+from typing import Any
+
+from firesteel.options.registry import Kind, Scope, at_least, number, one_of, parse_wait, seconds, switch, text, whole
 
 _whole, _number, _seconds = whole.of(Scope.STREAMS), number.of(Scope.STREAMS), seconds.of(Scope.STREAMS)
 _AS = "jobmanager.adaptive-scheduler."
@@ -129,4 +132,82 @@ LOAD_WINDOW = _seconds(
     60.0,
     "With scaling = load: over how long batches are looked at.",
     check=at_least(0.001, "1 ms"),
+)
+
+
+_switch, _text = switch.of(Scope.BOTH), text.of(Scope.BOTH)
+
+
+def _port(value: int | None) -> str | None:
+    return None if value is None or 0 <= value < 1 << 16 else "must be a port: 0 (any that is free) to 65535"
+
+
+PROMETHEUS_ENABLED = _switch(
+    "firesteel.metrics.prometheus.enabled",
+    False,
+    "Keep the metrics of jobs and streams for Prometheus. A program serves them by registering firesteel.monitoring.prometheus.Collector. Needs the extra prometheus.",
+)
+PROMETHEUS_PORT = whole.of(Scope.BOTH)(
+    "firesteel.metrics.prometheus.port",
+    None,
+    "Serve the metrics of this process to Prometheus at this port too, by a small server of their own; 0: at any that is free. It means firesteel.metrics.prometheus.enabled = true. One that is taken is logged, and the job goes on without.",
+    check=_port,
+)
+PROMETHEUS_HOST = _text(
+    "firesteel.metrics.prometheus.host",
+    "127.0.0.1",
+    "The address at which metrics are served. Whoever reaches another one than 127.0.0.1 can read the names and numbers of all jobs.",
+)
+OTEL_TRACES = _switch(
+    "firesteel.traces.opentelemetry.enabled",
+    False,
+    "Send a trace of each job and stream by OpenTelemetry: to the tracer provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say (http://localhost:4318). Needs the extra otel.",
+)
+OTEL_METRICS = _switch(
+    "firesteel.metrics.opentelemetry.enabled",
+    False,
+    "Send the metrics of jobs and streams by OpenTelemetry: to the meter provider of your program, if it has set one; else by OTLP over HTTP to where the OTEL_... variables say. Needs the extra otel.",
+)
+LINEAGE = _switch(
+    "firesteel.lineage.openlineage.enabled",
+    False,
+    "Tell by OpenLineage what each job and stream reads and writes, with schemas, columns and rows, where OpenLineage's own configuration says (OPENLINEAGE_URL, openlineage.yml). Needs the extra lineage.",
+)
+
+
+def parse_ports(value: Any) -> str:
+    """``"8081"``, ``"8081-8099"``; ``"0"``: any that is free. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})\s*)?", "" if isinstance(value, bool) else str(value))
+    first = int(match[1]) if match else -1
+    last = int(match[2] or first) if match else -1
+    if not 0 <= first <= last <= 65535:
+        raise ValueError("a port, or a range of ports such as '8081-8099'")
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def ports_of(text: str) -> range:
+    """Of a value of ``rest.bind-port``."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+UI_ENABLED = switch.of(Scope.BOTH)(
+    "firesteel.ui.enabled",
+    False,
+    "Whether the jobs and streams of this process are shown on a page, and over REST, while it runs (needs the extra ui). One line says where. firesteel run --ui sets it.",
+)
+BIND_ADDRESS = text.of(Scope.BOTH)(
+    "rest.bind-address",
+    "127.0.0.1",
+    "The address that the page and REST are served at. At any but this machine's own (127.0.0.1, ::1, localhost), everything needs the token. 0.0.0.0: all of the machine's addresses.",
+)
+BIND_PORT = Kind(parse_ports, Scope.BOTH)(
+    "rest.bind-port",
+    "8081-8180",
+    "The port of the page and REST, or a range of which the first free one is taken. 0: any that is free.",
+)
+UI_TOKEN_FILE = text.of(Scope.BOTH)(
+    "firesteel.ui.token-file",
+    None,
+    "The file with the token that is needed to change anything over REST or on the page (cancel, stop, rescale), and at other addresses than this machine's own for everything. A file that is not there is made; one that others can read is refused. Unset: ui-token beside the journals.",
 )

@@ -24,8 +24,8 @@ from firesteel.recovery.frames import DamagedLogError, read
 from firesteel.recovery.objects import ObjectPath, end_log, first_segment, segments
 from firesteel.recovery.places import LOG, REMOVER, USES
 from firesteel.recovery.retention import EPOCH, read_mark
+from firesteel.results.storage.filesystem import PAUSES, rest
 from firesteel.results.storage.owner import is_dead, myself, says_dead
-from firesteel.results.storage.retry import PAUSES, rest
 from firesteel.scheduler.recovery.records import DriverBegan
 
 RENEW_SECONDS = 60.0

@@ -22,8 +22,7 @@ import pyarrow.fs as pafs
 from firesteel.recovery.exclusive import ExclusivePut
 from firesteel.recovery.frames import MAGIC, DamagedLogError, frame, read
 from firesteel.recovery.log import ALIVE_SECONDS, FencedError
-from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.retry import retried
+from firesteel.results.storage.filesystem import mapped, retried
 from firesteel.scheduler.recovery.records import AnyLogRecord, encode_records
 
 _NAME = re.compile(r"s(\d{8})\.fsl")

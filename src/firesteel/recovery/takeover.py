@@ -23,8 +23,7 @@ from firesteel.recovery.objects import AT_ONCE, SEGMENTS, ObjectPath, claim, dis
 from firesteel.recovery.places import LOG, MARK, PREFIX, RUN, directory_name, job_and_epoch
 from firesteel.recovery.retention import EPOCH, FINISHED, ORIGINS, mark_beside
 from firesteel.recovery.uses import USED, end_uses
-from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import shown
+from firesteel.results.storage.filesystem import mapped, shown
 from firesteel.results.storage.owner import Owner, myself, owner_of
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, LogHeader
 

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.journal.file import skipped
+from firesteel.journal.scripts import QueryRecord
+from firesteel.model.steps.reports import (
+    CALL_MS,
+    CALLS,
+    CLOSE_ERRORS,
+    CLOSED,
+    ERRORS,
+    FUNCTION_MS,
+    GROUP_ROWS,
+    HELD_MS,
+    RETRIES,
+    SET_UP_BYTES,
+    SET_UP_MS,
+    SET_UPS,
+    WAITED_MS,
+    failed,
+)
 from firesteel.options.registry import written
 from firesteel.report.executions import Attempt, Lives, sentences
-from firesteel.report.fold import JobFold
-from firesteel.report.history import (
+from firesteel.report.fold import (
     Failure,
+    JobFold,
     JobHistory,
+    ScriptFold,
     VertexHistory,
     is_parallelism,
     produced,
@@ -26,7 +46,6 @@ from firesteel.report.history import (
 )
 from firesteel.report.slot_sharing import group_lines
 from firesteel.report.slot_use import SlotUse, uses
-from firesteel.report.steps import step_lines
 from firesteel.scheduler.kernel.records import UNDECIDED, Decision, JournalRecord
 from firesteel.scheduler.parallelism.replay import TAPERED
 
@@ -384,3 +403,104 @@ def _when(attempt: Attempt, began: float) -> str:
     if attempt.deployed is None:
         return "?" if attempt.state in {"FAILED", "FINISHED"} else "never"
     return format_seconds(max(0.0, attempt.deployed - began))
+
+
+_MOST_SHOWN = 3
+"""Rows that failed, of each step."""
+
+
+def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
+    """A label and what it says, of each step that counted anything."""
+    for step, counts in sorted(vertex.steps.items()):
+        if counts.get(CALLS):
+            yield "calls", f"{_calls(step, counts)}."
+        if counts.get(SET_UPS) or counts.get(SET_UP_BYTES):
+            yield "set up", f"{_set_ups(step, counts)}."
+        if counts.get(HELD_MS):
+            yield "held", f"{_held(step, counts)}."
+        if counts.get(ERRORS):
+            yield "errors", "\n".join(_errors(vertex, step, counts))
+        if counts.get(CLOSE_ERRORS):
+            yield "errors", "\n".join(_close_errors(vertex, step, counts[CLOSE_ERRORS]))
+
+
+def _calls(step: str, counts: dict[str, int]) -> str:
+    mean = format_seconds(counts.get(CALL_MS, 0) / 1e3 / counts[CALLS])
+    repeated = f", {format_count(counts[RETRIES])} of them repetitions" if counts.get(RETRIES) else ""
+    waited = format_seconds(counts.get(WAITED_MS, 0) / 1e3)
+    return f"{plural(counts[CALLS], 'call')} by {step}, {mean} each on average{repeated}; its subtasks waited {waited} for answers"
+
+
+def _set_ups(step: str, counts: dict[str, int]) -> str:
+    """``the function of score 2 times, 3.1 s each, which its cost leaves out; a worker keeps 1 GiB``."""
+    times, seconds, held = counts.get(SET_UPS, 0), counts.get(SET_UP_MS, 0) / 1e3, counts.get(SET_UP_BYTES, 0)
+    each = f"{format_seconds(seconds / times)} each" if times > 1 else format_seconds(seconds)
+    told = (
+        f"{plural(times, 'time')}, {each}, which its cost leaves out" if times else "by earlier subtasks of the workers"
+    )
+    whose = f"the function of {step}" if step else "functions of its steps"
+    return f"{whose} {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
+
+
+def _held(step: str, counts: dict[str, int]) -> str:
+    held, ran = counts[HELD_MS] / 1e3, counts.get(FUNCTION_MS, 0) / 1e3
+    share = f"{format_seconds(ran)} ({100 * ran / held:.0f} %)"
+    return f"external resources {format_seconds(held)} in all; the function of {step} ran {share} of that, and waited for rows, or for its own to be written"
+
+
+def _errors(vertex: VertexHistory, step: str, counts: Mapping[str, int]) -> Iterator[str]:
+    of = f", {plural(counts[GROUP_ROWS], 'row')} in all" if GROUP_ROWS in counts else ""
+    yield f"{step} failed for {failed(counts[ERRORS], counts)}{of}."
+    told = [one for one in _samples(vertex, step) if one[1] != CLOSED]
+    for subtask, row, error in told[:_MOST_SHOWN]:
+        yield f"{error} for {row} (subtask {subtask})."
+
+
+def _close_errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
+    yield f"close() of the function of {step} raised {plural(count, 'time')}, which fails no job."
+    told = [one for one in _samples(vertex, step) if one[1] == CLOSED]
+    for subtask, _, error in told[:_MOST_SHOWN]:
+        yield f"{error} (told by the worker of subtask {subtask})."
+
+
+def _samples(vertex: VertexHistory, step: str) -> list[tuple[int, str, str]]:
+    """Subtask, row and error of each that is on record."""
+    return [
+        (record.subtask, *pair)
+        for record in vertex.row_errors
+        if record.step == step
+        for pair in zip(record.rows, record.errors, strict=False)
+    ]
+
+
+def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False) -> str:
+    """Every query, in order. ``broken_off``: whoever ran the script is gone."""
+    records = list(records)
+    fold = ScriptFold(records)
+    assert fold.plan is not None
+    standing = fold.end.status if fold.end else "broken off" if broken_off else "still RUNNING"
+    title = f"{fold.plan.name} (script {fold.id}): {standing} after {format_seconds(fold.elapsed)}."
+    lines = query_lines(fold.queries, dry_run=fold.plan.dry_run)
+    return "\n".join([title, *lines, *skipped(records)])
+
+
+def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:
+    """The number of those taken over, and a line for each."""
+    taken, word = sum(not query.left for query in queries), "would take over" if dry_run else "took over"
+    lines = [f"Firesteel {word} {taken} of {len(queries)} queries."]
+    for query in queries:
+        job = f" (job {query.job})" if query.job else ""
+        took = "" if dry_run else f", {format_seconds(query.seconds)}{job}"  # a dry run has only planned it
+        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel{took}{_checked(query)}"
+        lines.append(f"  {query.number}. {query.action} at {query.place or 'an unknown place'}: {who}")
+    checks = Counter(query.check for query in queries if query.check)
+    if checks:
+        lines[0] += (
+            f" Spark checked {checks['same'] + checks['differs']} of them: {checks['differs']} differ. {checks['skipped']} checks were skipped."
+        )
+    return lines
+
+
+def _checked(query: QueryRecord) -> str:
+    words = {"": "", "same": ", Spark gives the same", "differs": ", Spark gives another answer"}
+    return words.get(query.check, f", not checked: {query.unchecked}")

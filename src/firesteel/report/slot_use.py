@@ -10,8 +10,7 @@ import numpy as np
 from firesteel.humanize import format_seconds, plural
 from firesteel.model.job_graph import ResultPartitionType
 from firesteel.report.executions import BusySlots, Spans
-from firesteel.report.fold import JobFold
-from firesteel.report.history import VertexHistory
+from firesteel.report.fold import JobFold, VertexHistory
 from firesteel.report.slot_sharing import percent
 
 _PIPELINED = ResultPartitionType.PIPELINED.value

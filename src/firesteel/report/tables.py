@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.journal.file import plain
-from firesteel.report.fold import JobFold
-from firesteel.report.history import JobHistory, VertexHistory, parallelism_of
+from firesteel.report.fold import JobFold, JobHistory, VertexHistory, parallelism_of
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 
 DECISIONS = pa.schema([

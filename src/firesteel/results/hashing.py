@@ -17,12 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from firesteel.results.keys import canonical_parts, normal_type
+from firesteel.results.plain import fixed_values, is_text, offsets_of
+
 Hashes = NDArray[np.uint64]
 
 NULL_HASH = 0x9AE16A3B2F90404F
 _NAN = 0x7FF8000000000000
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+_CANONICAL_BYTES = 16 << 20
 _BLOCK = 1 << 16
 """Rows or words handled at once: temporaries stay in the cache."""
 _SHORT_WORDS = 16
@@ -31,7 +35,6 @@ _PRIMES = (2_147_483_647, 2_147_483_629)
 """The two largest below 2**31: products of two residues fit 63 bits."""
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_DAY_MILLISECONDS = 86_400_000
 
 
 def hash_columns(columns: Sequence[Any], seed: int = 0) -> Hashes:
@@ -87,28 +90,16 @@ def _column(column: Any) -> Hashes:
 def _values(array: Any) -> Hashes:
     """A number per row that depends on the value only; not yet mixed. The result may be changed by the caller."""
     kind: Any = array.type
-    for accepts, function in _KINDS:
-        if accepts(kind):
-            hashes = function(array)
-            break
-    else:
-        raise TypeError(f"A column of type {kind} cannot be a key.")
+    function = next((function for accepts, function in _KINDS if accepts(kind)), None)
+    if function is None:
+        return _canonical(array, normal_type(kind))
+    hashes = function(array)
     if array.null_count and not pa.types.is_dictionary(kind):
         hashes[np.asarray(array.is_null())] = NULL_HASH
     return hashes
 
 
 # --- fixed width ------------------------------------------------------------------------------------------------
-
-
-def fixed_values(array: Any, dtype: Any, per_row: int = 1) -> NDArray[Any]:
-    """The numbers of a fixed-width array as stored, without copying; zeros where there is no buffer. Nulls are arbitrary."""
-    dtype = np.dtype(dtype)
-    count = len(array) * per_row
-    buffer = array.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(count, dtype)
-    return np.frombuffer(buffer, dtype, count, array.offset * per_row * dtype.itemsize)
 
 
 def _integers(array: Any) -> Hashes:
@@ -134,10 +125,6 @@ def _floats(array: Any) -> Hashes:
 
 def _date32(array: Any) -> Hashes:
     return fixed_values(array, "<i4").astype(np.int64).view(np.uint64)
-
-
-def _date64(array: Any) -> Hashes:
-    return (fixed_values(array, "<i8") // _DAY_MILLISECONDS).astype(np.int64).view(np.uint64)
 
 
 def _ticks(array: Any) -> Hashes:
@@ -178,39 +165,9 @@ def _residues(words: Hashes, prime: int) -> NDArray[np.int64]:
 # --- strings ----------------------------------------------------------------------------------------------------
 
 
-def offsets_of(array: Any) -> NDArray[np.int64]:
-    """int64[rows + 1]: where each row's bytes or elements begin, for string, binary, list and map layouts."""
-    return stored_offsets(array).astype(np.int64)
-
-
-def stored_offsets(array: Any) -> NDArray[Any]:
-    """The same as they are stored, without copying them: int32 or int64."""
-    large = (
-        pa.types.is_large_string(array.type)
-        or pa.types.is_large_binary(array.type)
-        or pa.types.is_large_list(array.type)
-    )
-    dtype = np.dtype("<i8" if large else "<i4")
-    buffer = array.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(len(array) + 1, dtype)
-    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
-
-
 def _strings(array: Any) -> Hashes:
     offsets = offsets_of(array)
     return _byte_runs(array.buffers()[2], offsets[:-1], np.diff(offsets))
-
-
-def _views(array: Any) -> Hashes:
-    large = pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary()
-    return _strings(array.cast(large))
-
-
-def _fixed_binary(array: Any) -> Hashes:
-    width = array.type.byte_width
-    starts = np.arange(array.offset, array.offset + len(array), dtype=np.int64) * width
-    return _byte_runs(array.buffers()[1], starts, np.full(len(array), width, np.int64))
 
 
 def _byte_runs(buffer: Any, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
@@ -270,7 +227,7 @@ def _long_runs(words: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int
     return sums
 
 
-# --- composed ---------------------------------------------------------------------------------------------------
+# --- encoded ---------------------------------------------------------------------------------------------------
 
 
 def _dictionary(array: Any) -> Hashes:
@@ -283,81 +240,11 @@ def _dictionary(array: Any) -> Hashes:
     return values[np.asarray(indices)]
 
 
-def _struct(array: Any) -> Hashes:
-    hashes = np.full(len(array), _GOLDEN, np.uint64)
-    for place in range(array.type.num_fields):
-        hashes ^= _values(array.field(place))
-        mix_in_place(hashes)
-    return hashes
-
-
-def _lists(array: Any) -> Hashes:
-    offsets = offsets_of(array)
-    elements = array.values if not pa.types.is_map(array.type) else _map_entries(array)
-    return _element_runs(elements, offsets)
-
-
-def _map_entries(array: Any) -> Any:
-    return pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
-
-
-def _fixed_lists(array: Any) -> Hashes:
-    size = array.type.list_size
-    return _element_runs(array.values, np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * size)
-
-
-def list_view_runs(array: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The elements of a list view in the order of its rows, and int64[rows + 1] offsets into them."""
-    lengths = np.asarray(array.value_lengths().fill_null(0), np.int64)
-    return array.flatten(), np.append(0, np.cumsum(lengths))
-
-
-def _list_views(array: Any) -> Hashes:
-    return _element_runs(*list_view_runs(array))
-
-
-def _element_runs(elements: Any, offsets: NDArray[np.int64]) -> Hashes:
-    low, high = int(offsets[0]), int(offsets[-1])
-    lengths = np.diff(offsets)
-    hashes = _values(elements.slice(low, high - low))
-    places = np.arange(high - low, dtype=np.int64) - np.repeat(offsets[:-1] - low, lengths)
-    mix_in_place(hashes)
-    hashes += (places.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-    sums = np.zeros(len(hashes) + 1, np.uint64)
-    np.cumsum(mix_in_place(hashes), out=sums[1:])
-    result = sums[offsets[1:] - low] - sums[offsets[:-1] - low]
-    result ^= lengths.astype(np.uint64) * _GOLDEN
-    return mix_in_place(result)
-
-
-def _nulls(array: Any) -> Hashes:
-    return np.full(len(array), NULL_HASH, np.uint64)
-
-
-def _extension(array: Any) -> Hashes:
-    return _values(array.storage)
-
-
-def _run_ends(array: Any) -> Hashes:
-    return _values(pc.run_end_decode(array))
-
-
-def is_text(kind: Any) -> bool:
-    """Returns True for the layouts of strings and bytes that have offsets."""
-    t = pa.types
-    return t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind)
-
-
-def _is_view(kind: Any) -> bool:
-    return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
-
-
-def _is_list(kind: Any) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
-
-
-def _is_list_view(kind: Any) -> bool:
-    return pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+def _canonical(array: Any, kind: Any) -> Hashes:
+    """A part at a time: the canonical form of nested values may need many times their bytes."""
+    step = max(1, len(array) * _CANONICAL_BYTES // max(1, array.nbytes))
+    slices = (array.slice(at, step) for at in range(0, max(1, len(array)), step))
+    return np.concatenate([_values(part) for each in slices for part in canonical_parts(each, kind)])
 
 
 def _is_ticks(kind: Any) -> bool:
@@ -370,18 +257,8 @@ _KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Hashes]]] = [
     (pa.types.is_floating, _floats),
     (pa.types.is_boolean, _booleans),
     (pa.types.is_date32, _date32),
-    (pa.types.is_date64, _date64),
     (_is_ticks, _ticks),
     (pa.types.is_decimal, _decimals),
     (pa.types.is_dictionary, _dictionary),
-    (_is_view, _views),
-    (lambda kind: isinstance(kind, pa.BaseExtensionType), _extension),
-    (pa.types.is_fixed_size_binary, _fixed_binary),
-    (pa.types.is_struct, _struct),
-    (_is_list, _lists),
-    (pa.types.is_fixed_size_list, _fixed_lists),
-    (_is_list_view, _list_views),
-    (pa.types.is_run_end_encoded, _run_ends),
-    (pa.types.is_interval, _fixed_binary),
-    (pa.types.is_null, _nulls),
 ]
+"""Types whose values are hashed as they are stored. All others are by their canonical form: see ``keys``."""

@@ -23,9 +23,8 @@ from firesteel.model.heavy_keys import (
     least_share,
     value_text,
 )
-from firesteel.results.hashing import is_text, stored_offsets
 from firesteel.results.messages import Before
-from firesteel.results.plain import has_constant_width
+from firesteel.results.plain import has_constant_width, is_text, stored_offsets
 
 Ints = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.errors import UsageError
-from firesteel.results.hashing import fixed_values, list_view_runs, offsets_of
+from firesteel.results.plain import fixed_values, list_view_runs, offsets_of
 
 _t = pa.types
 
@@ -101,15 +101,16 @@ def normalise_key(array: Any, to: Any = None) -> Any:
     """
     to = normal_type(array.type) if to is None else to
     if not isinstance(array, pa.ChunkedArray):
-        parts = _parts(array, to)
+        parts = canonical_parts(array, to)
         return parts[0] if len(parts) == 1 else pa.chunked_array(parts, to)
-    return pa.chunked_array([part for chunk in array.chunks for part in _parts(chunk, to)], to)
+    return pa.chunked_array([part for chunk in array.chunks for part in canonical_parts(chunk, to)], to)
 
 
-def _parts(array: Any, to: Any) -> list[Any]:
+def canonical_parts(array: Any, to: Any) -> list[Any]:
+    """The canonical form of an array as one array, or as several of at most 2 GiB of text each."""
     if _holds_long_text(array) and len(array) > 1:
         half = len(array) // 2
-        return _parts(array.slice(0, half), to) + _parts(array.slice(half), to)
+        return canonical_parts(array.slice(0, half), to) + canonical_parts(array.slice(half), to)
     try:
         return [_normalise(array, to)]
     except pa.ArrowInvalid as error:
@@ -250,6 +251,10 @@ def _rows_of_bytes(array: Any, width: int) -> Any:
 
 def _binary_matrix(matrix: Any, mask: Any = None) -> Any:
     rows, width = matrix.shape
+    if rows * width > _MAX_TEXT_BYTES:
+        raise KeyTypeError(
+            "A key column holds nested values of more than 2 GiB together.", hint="Key by another column."
+        )
     offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
     validity = None if mask is None else pa.py_buffer(np.packbits(~mask, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), rows, [validity, offsets, pa.py_buffer(np.ascontiguousarray(matrix))])

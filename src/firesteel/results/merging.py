@@ -36,9 +36,9 @@ from firesteel.results.reader import (
     checked_message,
     chunks_of,
     decode_message,
+    fetched,
     own_object,
 )
-from firesteel.results.storage.ahead import fetched
 from firesteel.results.storage.objects import ObjectCache, file_limit
 from firesteel.results.storage.store import ResultStore, StorageError
 

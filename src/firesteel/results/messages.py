@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.results import layout
-from firesteel.results.hashing import is_text, stored_offsets
-from firesteel.results.packing import Packer
+from firesteel.results.layout import Packer
+from firesteel.results.plain import is_text, stored_offsets
 from firesteel.results.storage.store import Output
 
 STEP_BYTES = 4 << 20

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.results.hashing import list_view_runs, offsets_of
-
 _t = pa.types
 
 
@@ -203,15 +201,7 @@ def has_constant_width(kind: Any) -> bool:
 
 
 def _has_offsets(kind: Any) -> bool:
-    return (
-        _t.is_string(kind)
-        or _t.is_binary(kind)
-        or _t.is_large_string(kind)
-        or _t.is_large_binary(kind)
-        or _t.is_list(kind)
-        or _t.is_large_list(kind)
-        or _t.is_map(kind)
-    )
+    return is_text(kind) or _t.is_list(kind) or _t.is_large_list(kind) or _t.is_map(kind)
 
 
 def _run_bytes(array: Any) -> tuple[int, NDArray[np.int64]]:
@@ -258,3 +248,42 @@ def decoded_bytes(batch: pa.RecordBatch) -> int:
                 counts = pc.value_counts(column.indices.drop_null())
                 size += int((varying[np.asarray(counts.field(0))] * np.asarray(counts.field(1))).sum())
     return size
+
+
+# --- buffers ----------------------------------------------------------------------------------------------------
+
+
+def fixed_values(array: Any, dtype: Any, per_row: int = 1) -> NDArray[Any]:
+    """The numbers of a fixed-width array as stored, without copying; zeros where there is no buffer. Nulls are arbitrary."""
+    dtype = np.dtype(dtype)
+    count = len(array) * per_row
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(count, dtype)
+    return np.frombuffer(buffer, dtype, count, array.offset * per_row * dtype.itemsize)
+
+
+def offsets_of(array: Any) -> NDArray[np.int64]:
+    """int64[rows + 1]: where each row's bytes or elements begin, for string, binary, list and map layouts."""
+    return stored_offsets(array).astype(np.int64)
+
+
+def stored_offsets(array: Any) -> NDArray[Any]:
+    """The same as they are stored, without copying them: int32 or int64."""
+    large = _t.is_large_string(array.type) or _t.is_large_binary(array.type) or _t.is_large_list(array.type)
+    dtype = np.dtype("<i8" if large else "<i4")
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+
+
+def list_view_runs(array: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The elements of a list view in the order of its rows, and int64[rows + 1] offsets into them."""
+    lengths = np.asarray(array.value_lengths().fill_null(0), np.int64)
+    return array.flatten(), np.append(0, np.cumsum(lengths))
+
+
+def is_text(kind: Any) -> bool:
+    """Returns True for the layouts of strings and bytes that have offsets."""
+    return _t.is_string(kind) or _t.is_large_string(kind) or _t.is_binary(kind) or _t.is_large_binary(kind)

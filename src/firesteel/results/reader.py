@@ -9,7 +9,9 @@ names its producer, or the merged object.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from types import TracebackType
@@ -21,10 +23,8 @@ from numpy.typing import NDArray
 
 from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
-from firesteel.results.layout import Damaged, Slice
-from firesteel.results.packing import is_sound, unpack
+from firesteel.results.layout import Damaged, Slice, is_sound, unpack
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
-from firesteel.results.storage.ahead import fetched
 from firesteel.results.storage.filesystem import shown
 from firesteel.results.storage.objects import ObjectCache, StoredObject
 from firesteel.results.storage.store import ResultStore, merged_name, object_name, storage_error
@@ -498,3 +498,30 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     if held <= SMALL_BYTES or held <= SMALL_BYTES + 2 * batch.nbytes:  # what the rows alone need takes longer to say
         return batch
     return batch.take(pa.array(np.arange(batch.num_rows)))
+
+
+_W = TypeVar("_W")
+
+
+def fetched(wanted: Iterable[_W], fetch: Callable[[_W], _F], threads: int) -> Iterator[tuple[_W, _F]]:
+    """Each with what ``fetch`` gave for it, in order; ``threads``: how many are fetched ahead, 0: none.
+
+    Closing the iterator gives up what was not begun, and waits for what was.
+    """
+    if threads == 0:
+        for one in wanted:
+            yield one, fetch(one)
+        return
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[tuple[_W, Future[_F]]] = deque()
+    try:
+        for one in wanted:
+            waiting.append((one, pool.submit(fetch, one)))
+            if len(waiting) > threads:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.heavy_keys import KeySampler
+from firesteel.results.layout import CODECS
 from firesteel.results.messages import (
     MESSAGE_MAX_BYTES,
     Before,
@@ -27,7 +28,6 @@ from firesteel.results.messages import (
     put_in_order,
     whole_batch,
 )
-from firesteel.results.packing import CODECS
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
 from firesteel.results.storage.store import ResultStore, StorageError
 

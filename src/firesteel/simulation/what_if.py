@@ -23,7 +23,7 @@ from firesteel.options import (
     Options,
 )
 from firesteel.report.explain import find_vertex, labelled
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.scheduler.joins.replay import JoinOptions, Redecided, Replay, replay_joins
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism import VertexPlan, decide_vertex

@@ -18,14 +18,16 @@ from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of
 from firesteel.sql import operators
 from firesteel.sql.plans.catalyst import Operator
 from firesteel.sql.plans.python_functions import PythonSettings, broadcasts_of, command_of, python_settings
-from firesteel.task.functions.spark_functions import PICKLED_ROWS, PickledFunction, SparkFunctions
-from firesteel.task.functions.spark_steps import (
+from firesteel.task.functions.spark_functions import (
+    PICKLED_ROWS,
     AggregateBySpark,
     CoGroupsBySpark,
     EvaluateBySpark,
     GroupsBySpark,
     MapBySpark,
+    PickledFunction,
     Seen,
+    SparkFunctions,
     WindowBySpark,
 )
 

@@ -11,25 +11,29 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from firesteel.errors import FiresteelError, error_words
 from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
+from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorted_writer import SortedWriter
-from firesteel.results.reader import GateReader
+from firesteel.results.plain import TooManyValues, from_stored, stored_type, to_stored
+from firesteel.results.reader import GateReader, Share
 from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
-from firesteel.task.batches import closing, coalesce, labelled, whole, with_null_indices
+from firesteel.task.batches import closing, coalesce, filter_rows, labelled, whole, with_null_indices
 from firesteel.task.functions.instances import make_room, put_back, tell_close_errors
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
@@ -38,7 +42,6 @@ from firesteel.task.operators.fragments import Chain, KeyedQuery, Query, compose
 from firesteel.task.operators.groups import PartialRows
 from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.overlap import Behind
-from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
     CombinerState,
@@ -58,7 +61,6 @@ from firesteel.task.program import (
     VertexProgram,
     within,
 )
-from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
@@ -589,3 +591,106 @@ def _pickled(message: Any) -> bytes:
         from pyspark import cloudpickle
 
         return cloudpickle.dumps(message)
+
+
+_SEED = 0x7A
+"""Another one than those by which rows find their subpartitions, and buckets on local disk."""
+
+
+class ValuePartReader(GateReader):
+    """As :class:`GateReader` of one rectangle, but only the rows of ``share`` (part, parts), by the hash of ``columns``."""
+
+    def __init__(self, *gate: Any, columns: tuple[str, ...], share: Share) -> None:
+        """``gate``: the arguments of :class:`GateReader`, without shares."""
+        super().__init__(*gate)
+        self._columns = columns
+        self._part, self._parts = share
+
+    def bytes_per_subpartition(self) -> tuple[int, NDArray[np.int64]]:
+        """The part's, as if all were alike."""
+        first, sizes = super().bytes_per_subpartition()
+        return first, -(-sizes // self._parts)
+
+    def read(
+        self, subpartition_from: int | None = None, subpartition_to: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(subpartition_from, subpartition_to):
+            hashes = hash_columns([batch.column(name) for name in self._columns], seed=_SEED)
+            kept = filter_rows(batch, pa.array(subpartition_of(hashes, self._parts) == self._part))
+            self.rows_read -= batch.num_rows - kept.num_rows
+            if kept.num_rows:
+                yield kept
+
+
+class Stream:
+    """The batches of one part, for the gate of another one. Counts the rows that went through, and their bytes in memory.
+
+    It has no ``close``: who leaves it early does not end the part that makes the rows, whose other outputs want the rest.
+    An error of that part is handed on and kept: ``error`` is what no reader can swallow. ``blame`` is called with it.
+    """
+
+    def __init__(self, batches: Batches, schema: pa.Schema, blame: Callable[[], None]) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._blame = blame
+        self._waiting: list[pa.RecordBatch] = []
+        self.error: BaseException | None = None
+        self.rows = self.bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self.error is not None:
+            raise self.error
+        while not self._waiting:
+            try:
+                self._waiting = conformed(next(self._batches), self._schema)
+            except StopIteration:
+                raise
+            except BaseException as error:
+                self.error = error
+                self._blame()
+                raise
+        batch = self._waiting.pop(0)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        return batch
+
+    def drain(self) -> None:
+        """Runs the part to its end, when its reader wants no more."""
+        deque(self._batches, maxlen=0)
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The batch as if it had been stored and read again: in the declared types, where a source gives others.
+
+    Several batches where its values are too many for a declared dictionary index.
+    """
+    if batch.schema.equals(schema):
+        return [batch]
+    if batch.schema.names != schema.names:
+        raise FiresteelError(
+            f"A batch with columns ({', '.join(batch.schema.names)}) came where ({', '.join(schema.names)}) were declared."
+        )
+    try:
+        columns = [_column(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    except TooManyValues:
+        if batch.num_rows == 1:
+            raise
+        half = batch.num_rows // 2
+        return [*conformed(batch.slice(0, half), schema), *conformed(batch.slice(half), schema)]
+    return [pa.RecordBatch.from_arrays(columns, schema=schema)]
+
+
+def _column(column: Any, field: pa.Field) -> Any:
+    if column.type.equals(field.type):
+        return column
+    plain, wanted = to_stored(column), stored_type(field.type)
+    try:
+        cast = plain if plain.type.equals(wanted) else plain.cast(wanted)
+    except pa.ArrowException as error:
+        raise FiresteelError(
+            f"Column '{field.name}' came as {column.type} where {field.type} was declared: {error}"
+        ) from None
+    return from_stored(cast, field.type)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TextIO
 
 from firesteel.masking import Masker
-from firesteel.report.history import JobHistory, VertexHistory, is_parallelism
+from firesteel.report.fold import JobHistory, VertexHistory, is_parallelism
 from firesteel.scheduler.kernel.records import (
     Decision,
     JobPlanned,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firesteel.humanize import format_seconds
-from firesteel.report.history import JobHistory, VertexHistory, subtask_numbers
+from firesteel.report.fold import JobHistory, VertexHistory, subtask_numbers
 from firesteel.scheduler.kernel.records import Decision, StateChange
 
 _TOLD = ("speculation", "winner", "blocklist", "placement", "slot request", "journal")

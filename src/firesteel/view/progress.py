@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from firesteel.humanize import format_seconds
 from firesteel.journal.file import Instrument, Instruments
-from firesteel.report.history import JobHistory, is_parallelism, produced, vertex_count
+from firesteel.report.fold import JobHistory, is_parallelism, produced, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 from firesteel.view.json_events import JsonView
 from firesteel.view.live_table import MAX_ROWS, SHORT_SECONDS, closing_line, table_of

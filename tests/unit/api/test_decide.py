@@ -15,7 +15,7 @@ import pytest
 
 import firesteel
 from firesteel.api.deciding import Slices, decide
-from firesteel.cli.deciding.answers import answer_file, answers
+from firesteel.cli.answers import answer_file, answers
 from firesteel.errors import UsageError
 from firesteel.options import Options
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.journal_samples import planned, word_count
 
-from firesteel.api.jobs.history import History
+from firesteel.api.jobs.job_tables import History
 from firesteel.cli.history_list import list_jobs
 from firesteel.errors import UsageError
 from firesteel.journal import listing
@@ -23,7 +23,7 @@ from firesteel.journal.places import journals
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import JobStatusRecord, StateChange
 from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned
-from firesteel.spark.recovery.corrections.left_jobs import left_by
+from firesteel.spark.recovery.runs import left_by
 from firesteel.ui.catalog.index import Index
 from firesteel.ui.catalog.jobs import Catalog
 from firesteel.ui.catalog.places import place_of

@@ -27,7 +27,7 @@ from firesteel.scheduler.recovery.records import (
 )
 from firesteel.spark.recovery import header
 from firesteel.spark.storage.directories import JobStorage
-from firesteel.spark.storage.kept import KeptResults
+from firesteel.spark.storage.leftovers import KeptResults
 
 DEAD = {"pid": 2**22 + 1, "started": "1"}
 FAR = {"host": "far 1 2", "pid": 11, "started": "1"}
@@ -170,7 +170,7 @@ def test_all_that_is_kept_is_removed(root):
 
 
 def test_one_job_is_removed(root, monkeypatch):
-    monkeypatch.setattr("firesteel.spark.storage.kept.check_dead", partial(check_dead, watch_seconds=0.3))
+    monkeypatch.setattr("firesteel.spark.storage.leftovers.check_dead", partial(check_dead, watch_seconds=0.3))
     leave(root, "living", owner={})
     leave(root, "far", owner=FAR)
     bad = leave(root, "bad")

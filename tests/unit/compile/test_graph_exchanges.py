@@ -12,7 +12,7 @@ from firesteel.compile.describe import describe
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
-from firesteel.spark.driver.exchanges import decisions_before
+from firesteel.spark.driver.runtime import decisions_before
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
 

@@ -19,7 +19,7 @@ from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.scheduler import create_scheduler
-from firesteel.spark.driver.exchanges import decisions_before
+from firesteel.spark.driver.runtime import decisions_before
 from graph_kit import check_shape
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}

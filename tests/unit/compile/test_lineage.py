@@ -10,8 +10,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment, agg
 from firesteel.arrow import col
-from firesteel.connectors.datasets import MOST, dataset_of, dataset_of_url, datasets_of
-from firesteel.connectors.files.paths import Location
+from firesteel.connectors.files.paths import MOST, Location, dataset_of, dataset_of_url, datasets_of
 from firesteel.connectors.memory import TableSource
 from firesteel.errors import UsageError
 from firesteel.scheduler.topology.planned import planned

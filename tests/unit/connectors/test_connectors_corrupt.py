@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from connectors_kit import context, read_all
-from firesteel.connectors.files.reading.corrupt import RefusedError, rows_of_lines
+from firesteel.connectors.files.reading.lines import RefusedError, rows_of_lines
 from firesteel.connectors.formats.csv_files import CsvSource
 from firesteel.connectors.formats.csv_format import CsvFormat
 from firesteel.connectors.formats.json_files import JsonSource

@@ -13,9 +13,8 @@ import pytest
 
 from connectors_kit import context, read_all, run_sink
 from firesteel.connectors.formats import csv_files
-from firesteel.connectors.formats.csv_files import CsvSource
+from firesteel.connectors.formats.csv_files import CsvSink, CsvSource
 from firesteel.connectors.formats.csv_format import CsvFormat
-from firesteel.connectors.formats.csv_sink import CsvSink
 from firesteel.errors import FiresteelError, UsageError
 
 

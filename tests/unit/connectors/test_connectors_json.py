@@ -15,9 +15,8 @@ from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.api.ddl import parse_ddl
-from firesteel.connectors.formats import plain_json
-from firesteel.connectors.formats.json_files import JsonSink, JsonSource, _fast, wire_schema
-from firesteel.connectors.formats.json_text import json_rows
+from firesteel.connectors.formats import plain_lines
+from firesteel.connectors.formats.json_files import JsonSink, JsonSource, _fast, json_rows, wire_schema
 from firesteel.connectors.formats.json_values import parse_lines
 from firesteel.errors import FiresteelError, UsageError
 
@@ -363,4 +362,4 @@ QUOTED = json.dumps({f"key{i}": f"value{i}" for i in range(4000)})
 )
 def test_only_long_names_are_refused(line, is_long):
     """Names of more than 50,000 characters are those that Jackson refuses."""
-    assert (plain_json._LONG_NAME.search(line.encode()) is not None) == is_long
+    assert (plain_lines._LONG_NAME.search(line.encode()) is not None) == is_long

@@ -24,8 +24,7 @@ from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.connectors.files.partitions import escape, infer_type
 from firesteel.connectors.files.writing.part_files import FileWriter, Layout
 from firesteel.connectors.formats.arrow_files import ArrowSink, ArrowSource
-from firesteel.connectors.formats.csv_files import CsvSource
-from firesteel.connectors.formats.csv_sink import CsvSink
+from firesteel.connectors.formats.csv_files import CsvSink, CsvSource
 from firesteel.connectors.formats.json_files import JsonSink, JsonSource
 from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.formats.text import TextSink, TextSource

@@ -18,7 +18,7 @@ import pytest
 
 from connectors_kit import run_sink
 from firesteel.connectors.base import Sink
-from firesteel.connectors.files.writing.moves import Moves
+from firesteel.connectors.files.writing.in_place import Moves
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import FiresteelError, UsageError
@@ -403,12 +403,12 @@ def test_the_next_job_takes_back_what_a_dead_one_had_appended_half(tmp_path):
             writer = adding.write(subtask, 0)
             writer.write(pa.record_batch([[9]], schema=schema))
             messages.append(writer.finish())
-        from firesteel.connectors.files.writing import moves
-        move = moves.Moves.move
+        from firesteel.connectors.files.writing import in_place
+        move = in_place.Moves.move
         def one_then_die(self, source, target):
             move(self, source, target)
             os._exit(9)
-        moves.Moves.move = one_then_die
+        in_place.Moves.move = one_then_die
         adding.commit(messages)
         """,
     )
@@ -524,7 +524,7 @@ def on_a_mount(tmp_path, options, code):
 def test_a_limit_of_the_files_size_is_a_failure_of_the_storage(tmp_path):
     code = """
 import resource, signal, sys, numpy as np, pyarrow as pa
-from firesteel.connectors.formats.csv_sink import CsvSink
+from firesteel.connectors.formats.csv_files import CsvSink
 from firesteel.errors import FiresteelError
 from firesteel.task.executor.failures import describe_failure
 batch = pa.record_batch({"x": np.arange(1 << 20)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firesteel.connectors.files.object_stores import refusal
+from firesteel.connectors.files.paths import refusal
 
 DENIED = (
     "When getting information for key 'x' in bucket 'b': AWS Error ACCESS_DENIED during HeadObject operation: "

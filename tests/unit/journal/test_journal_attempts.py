@@ -15,8 +15,7 @@ from firesteel.cli import main as cli
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal
 from firesteel.report.explain import attempts_report, explain
-from firesteel.report.fold import JobFold
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobFold, JobHistory
 from firesteel.scheduler.kernel.events import ExecutionsRejected
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 from firesteel.view.live_table import table_of

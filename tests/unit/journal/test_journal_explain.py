@@ -8,7 +8,7 @@ from tests.journal_samples import measured, planned, word_count
 
 from firesteel.errors import UsageError
 from firesteel.report.explain import explain, ranges_text
-from firesteel.report.history import subtask_numbers
+from firesteel.report.fold import subtask_numbers
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobStatusRecord, StateChange
 
 WHOLE = """\

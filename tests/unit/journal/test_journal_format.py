@@ -16,8 +16,7 @@ from firesteel.errors import UsageError
 from firesteel.journal.file import FORMAT, Journal, encode, last_record, read
 from firesteel.journal.pending import Pending
 from firesteel.report.explain import explain
-from firesteel.report.fold import JobFold
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobFold, JobHistory
 from firesteel.report.stream_report import explain_stream
 from firesteel.scheduler.kernel.records import (
     REJECTED,

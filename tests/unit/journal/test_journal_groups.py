@@ -13,8 +13,7 @@ from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.report.explain import attempts_report, explain
-from firesteel.report.fold import JobFold
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobFold, JobHistory
 from firesteel.scheduler.kernel.records import RETIRED, Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.topology.planned import planned as plan_of

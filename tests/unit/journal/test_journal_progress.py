@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from tests.journal_samples import measured, mirrored, planned, word_count
 
-from firesteel.report.history import JobHistory, TimeLeft, VertexHistory
+from firesteel.report.fold import JobHistory, TimeLeft, VertexHistory
 from firesteel.scheduler.kernel.records import JobPlanned, JobStatusRecord, StateChange
 from firesteel.view.live_table import folded, table_of
 from firesteel.view.progress import JsonView, LiveView, PlainView, Progress, create

@@ -10,7 +10,7 @@ from firesteel.api.acceleration.record import Record
 from firesteel.journal.listing import listed
 from firesteel.journal.scripts import QueryRecord
 from firesteel.options import Options
-from firesteel.report.scripts import query_lines
+from firesteel.report.explain import query_lines
 
 
 @pytest.mark.parametrize(

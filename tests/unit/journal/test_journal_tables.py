@@ -16,7 +16,7 @@ from firesteel.api.jobs.job_client import JobResult
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
 from firesteel.options import Options
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.report.tables import SCHEMAS, attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
 

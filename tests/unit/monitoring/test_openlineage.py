@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from openlineage.client.serde import Serde
 from tests.openlineage_kit import validated
 
-from firesteel.monitoring.openlineage.emitter import Emitter
-from firesteel.monitoring.openlineage.runs import DECISIONS, MOST_DECISIONS, LineageExporter, run_id
+from firesteel.monitoring.openlineage import DECISIONS, MOST_DECISIONS, Emitter, LineageExporter, run_id
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobStatusRecord, MetricsSnapshot
 from journal_samples import planned, word_count
 from stream_samples import words

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from firesteel.monitoring.metering import observe
 from firesteel.monitoring.numbers import Board, NumbersExporter
-from firesteel.monitoring.opentelemetry.metering import observe
-from firesteel.monitoring.opentelemetry.tracing import MOST_CHARACTERS, MOST_FINISHED, MOST_ODD, SpansExporter
+from firesteel.monitoring.tracing import MOST_CHARACTERS, MOST_FINISHED, MOST_ODD, SpansExporter
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 from journal_samples import mirrored, planned, word_count
 from stream_samples import words
@@ -170,9 +170,9 @@ def test_metrics_are_observed_when_they_are_collected():
 
 
 def test_a_provider_that_the_program_has_set_is_used(monkeypatch):
-    from firesteel.monitoring.opentelemetry import providers
+    from firesteel.monitoring import metering
 
     provider = TracerProvider(shutdown_on_exit=False)
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    monkeypatch.setattr(providers, "_own_tracer_provider", lambda: pytest.fail("a second provider was made"))
-    assert providers.tracer().resource is provider.resource
+    monkeypatch.setattr(metering, "_own_tracer_provider", lambda: pytest.fail("a second provider was made"))
+    assert metering.tracer().resource is provider.resource

@@ -14,13 +14,13 @@ from firesteel.options import Options
 from firesteel.recovery.exclusive import _client_of, exclusive_put
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import find_job
-from firesteel.results.storage import retry
+from firesteel.results.storage import filesystem
 from firesteel.results.storage.filesystem import inside, open_location
 from firesteel.results.storage.store import StorageError, storage_error
 from firesteel.spark.driver import launch
 from firesteel.spark.recovery import resuming
 from firesteel.spark.recovery.header import NO_PRINTS
-from firesteel.spark.storage import reaching
+from firesteel.spark.storage import directories
 from firesteel.spark.storage.directories import JobStorage, open_root, reached_root
 from s3_server import new_bucket, s3_server
 
@@ -99,11 +99,11 @@ class Empty:
     ],
 )
 def test_the_bucket_of_a_place_is_where_pyarrow_finds_it(monkeypatch, url, path):
-    monkeypatch.setattr(reaching, "_reached", set())
+    monkeypatch.setattr(directories, "_reached", set())
     with pytest.raises(UsageError, match="there is no bucket 'b'"):
-        reaching.require_store(Empty("corp.com", "account"), path, url)
+        directories.require_store(Empty("corp.com", "account"), path, url)
     there = Empty("b")
-    reaching.require_store(there, path, url)
+    directories.require_store(there, path, url)
     assert there.asked == [path, "b"]
 
 
@@ -116,8 +116,8 @@ def test_the_bucket_of_a_place_is_where_pyarrow_finds_it(monkeypatch, url, path)
     ],
 )
 def test_what_may_pass_is_asked_again_before_the_place_is_refused(monkeypatch, error, said, times):
-    monkeypatch.setattr(reaching, "_reached", set())
-    monkeypatch.setattr(retry, "rest", lambda pause: None)
+    monkeypatch.setattr(directories, "_reached", set())
+    monkeypatch.setattr(filesystem, "rest", lambda pause: None)
 
     class Failing(Empty):
         def get_file_info(self, path):
@@ -128,11 +128,11 @@ def test_what_may_pass_is_asked_again_before_the_place_is_refused(monkeypatch, e
 
     fails, store = 100, Failing()
     with pytest.raises(UsageError, match=f"cannot lie at s3://b/r: {said}"):
-        reaching.require_store(store, "b/r", "s3://b/r")
+        directories.require_store(store, "b/r", "s3://b/r")
     assert store.asked == ["b/r"] * times
     if times > 1:
         fails, store = 1, Failing()
-        reaching.require_store(store, "b/r", "s3://b/r")
+        directories.require_store(store, "b/r", "s3://b/r")
 
 
 def test_no_error_shows_the_keys_that_a_place_has_in_it(tmp_path):
@@ -168,14 +168,14 @@ def test_no_error_shows_the_keys_that_a_place_has_in_it(tmp_path):
 def test_errors_of_a_place_name_its_bucket(url, bucket):
     with (
         pytest.raises(StorageError, match=f"cannot be read: there is no bucket '{bucket}'"),
-        reaching.told_of(url),
+        directories.told_of(url),
     ):
         raise OSError("NoSuchBucket")
 
 
 @pytest.mark.parametrize("root", ["/results", "file:///results"])
 def test_errors_of_a_file_system_stay_as_they_are(root):
-    with pytest.raises(OSError, match=r"^NoSuchBucket$"), reaching.told_of(root):
+    with pytest.raises(OSError, match=r"^NoSuchBucket$"), directories.told_of(root):
         raise OSError("NoSuchBucket")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from firesteel.results.packing import MOST_SKIPPED, Packer, checksum, is_sound, unpack
+from firesteel.results.layout import MOST_SKIPPED, Packer, checksum, is_sound, unpack
 
 RNG = np.random.default_rng(3)
 

@@ -15,8 +15,8 @@ import pytest
 from far_storage import FarHandler
 from firesteel.errors import PartitionException
 from firesteel.results.reader import GateReader
-from firesteel.results.storage import retry
-from firesteel.results.storage.retry import PAUSES, retried
+from firesteel.results.storage import filesystem
+from firesteel.results.storage.filesystem import PAUSES, retried
 from firesteel.results.storage.store import WRITE_BYTES, ResultStore, StorageError, object_name
 from firesteel.results.writer import ResultWriter
 
@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 def pauses(monkeypatch):
     """How long was rested, without resting."""
     rested = []
-    monkeypatch.setattr(retry.time, "sleep", rested.append)
+    monkeypatch.setattr(filesystem.time, "sleep", rested.append)
     return rested
 
 

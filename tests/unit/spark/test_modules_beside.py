@@ -7,9 +7,9 @@ import traceback
 
 import pytest
 
-from firesteel.spark.session.modules import modules_beside
-from firesteel.task.executor import modules as on_executor
-from firesteel.task.executor.modules import ModuleSource, take_in
+from firesteel.spark.session.shipping import modules_beside
+from firesteel.task.executor import information as on_executor
+from firesteel.task.executor.information import ModuleSource, take_in
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from firesteel.spark.storage.blob_server import BlobServer
 from firesteel.task.executor import blobs
 from firesteel.task.executor.blobs import BlobCache, blob_name, put_blob
 from firesteel.task.executor.failures import describe_failure
-from firesteel.task.executor.gates import evict, gate_columns
 from firesteel.task.executor.information import JobInformation, LruBytes
+from firesteel.task.executor.spark_task import evict, gate_columns
 
 # --- in memory ----------------------------------------------------------------------------------------------------
 

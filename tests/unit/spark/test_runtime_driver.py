@@ -22,14 +22,13 @@ from firesteel.scheduler.kernel.commands import (
     VerifyPartitions,
 )
 from firesteel.spark.driver.batch import Batch, BatchEnded
-from firesteel.spark.driver.kill import Killer
 from firesteel.spark.driver.loop import MANY_OPEN
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import Watcher
-from firesteel.spark.storage.publish import NotPublishedError, publish
-from firesteel.task.executor import crash_note
+from firesteel.spark.placement.watch import Killer, Watcher
+from firesteel.spark.storage.outputs import NotPublishedError, publish
+from firesteel.task.executor import notes
 from runtime_support import RecordingSink
 
 
@@ -326,7 +325,7 @@ def test_a_fault_in_the_scheduler_stops_what_runs():
 
 def test_what_a_worker_left_before_it_ended_itself_is_told_of_it(tmp_path):
     store = ResultStore(str(tmp_path))
-    crash_note.leave(store, (1, 2, 0), "Step 'train' was stopped at its limit of memory on h.", "Give it more.")
+    notes.leave(store, (1, 2, 0), "Step 'train' was stopped at its limit of memory on h.", "Give it more.")
 
     def answer(event):
         if isinstance(event, ev.JobStarted):

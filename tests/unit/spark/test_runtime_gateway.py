@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from firesteel.spark.session import java
+from firesteel.spark.session import gateway
 from firesteel.spark.session.gateway import Start
 
 LIVES = "import sys, time; print('started', flush=True); time.sleep(600)"
@@ -89,10 +89,10 @@ def test_a_java_home_that_points_nowhere_gives_way_to_the_java_on_the_path(tmp_p
     (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
     monkeypatch.setenv("PATH", str(home / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert java.find_java_home() is None
+    assert gateway.find_java_home() is None
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    assert java.find_java_home() == str(home)
+    assert gateway.find_java_home() == str(home)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "_wheel_home", lambda: None)
+    monkeypatch.setattr(gateway, "_wheel_home", lambda: None)
     with pytest.raises(Exception, match="JAVA_HOME is /nonexistent, which holds no bin/java"):
-        java.find_java_home()
+        gateway.find_java_home()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 
-from firesteel.spark.session.interrupts import without_py4j_traces
+from firesteel.spark.session.sessions import without_py4j_traces
 
 
 @contextmanager

@@ -10,10 +10,9 @@ from firesteel.results.storage.store import object_name
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, SetTimer
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import TasksLost, Watcher
+from firesteel.spark.placement.watch import Killer, TaskGone, TasksLost, Watcher
 
 
 def running(token, partition, again=False):

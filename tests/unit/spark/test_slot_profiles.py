@@ -18,15 +18,19 @@ from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged, Slo
 from firesteel.scheduler.kernel.events import CancelRequested, ExecutorChanged, JobStarted, WorkersOccupied
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.driver.kill import Killer
 from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import Watcher
+from firesteel.spark.placement.watch import Killer, Watcher
 from firesteel.spark.session.probe import Findings
 from firesteel.spark.slots import provisioning as slot_provisioning
 from firesteel.spark.slots import workers
-from firesteel.spark.slots.profiles import executor_need, task_need
-from firesteel.spark.slots.provisioning import SlotProvisioning, slot_mode_of, slot_provisioning_of
+from firesteel.spark.slots.provisioning import (
+    SlotProvisioning,
+    executor_need,
+    slot_mode_of,
+    slot_provisioning_of,
+    task_need,
+)
 from firesteel.spark.slots.workers import Workers
 from firesteel.task.executor.place import Place
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import Row, StructType
 
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
-from firesteel.spark.session import java, older_rows, versions
+from firesteel.spark.session import gateway, older_rows, versions
 from firesteel.spark.session import sessions as session
 
 
@@ -115,11 +115,11 @@ def test_a_java_that_is_too_new_is_passed_over_or_refused(tmp_path, monkeypatch)
         (tmp_path / version / "bin" / "java").write_text("#!/bin/sh\n")
         (tmp_path / version / "bin" / "java").chmod(0o755)
         (tmp_path / version / "release").write_text(f'JAVA_VERSION="{version}.0.1"\n')
-    monkeypatch.setattr(java, "_wheel_home", lambda: None)
+    monkeypatch.setattr(gateway, "_wheel_home", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "25"))
     monkeypatch.setenv("PATH", str(tmp_path / "21" / "bin"))
-    assert java.find_java_home() is None, "Spark takes that of JAVA_HOME"
-    assert java.find_java_home(23) == str(tmp_path / "21")
+    assert gateway.find_java_home() is None, "Spark takes that of JAVA_HOME"
+    assert gateway.find_java_home(23) == str(tmp_path / "21")
     monkeypatch.setenv("PATH", str(tmp_path / "25" / "bin"))
     monkeypatch.setattr(session, "newest_java", lambda _: 23)
     with pytest.raises(UsageError, match=r"Spark 3\.5\.9 needs Java 17 to 23, and .*bin/java is Java 25"):

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from firesteel.spark.standing import doors
-from firesteel.spark.standing.doors import TcpDoor, UnixDoor, encrypts
+from firesteel.spark.standing import crew
+from firesteel.spark.standing.crew import TcpDoor, UnixDoor, encrypts
 from firesteel.task.executor import standing
 
 
@@ -82,7 +82,7 @@ def test_a_stranger_is_not_heard():
 
 
 def test_a_stranger_who_says_nothing_is_sent_away(monkeypatch):
-    monkeypatch.setattr(doors, "UNCHECKED_SECONDS", 0.05)
+    monkeypatch.setattr(crew, "UNCHECKED_SECONDS", 0.05)
     door, said = TcpDoor("127.0.0.1", "127.0.0.1"), []
     thread = answering(door, said)
     with socket.create_connection((door.address.host, door.address.port)):
@@ -92,7 +92,7 @@ def test_a_stranger_who_says_nothing_is_sent_away(monkeypatch):
 
 
 def test_one_of_ours_may_be_silent_afterwards(monkeypatch):
-    monkeypatch.setattr(doors, "UNCHECKED_SECONDS", 0.05)
+    monkeypatch.setattr(crew, "UNCHECKED_SECONDS", 0.05)
     door, said = TcpDoor("127.0.0.1", "127.0.0.1"), []
     thread = answering(door, said)
     with door.address.connect() as connection:

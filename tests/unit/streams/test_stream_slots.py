@@ -26,8 +26,7 @@ from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.slots import Resources, said_in_vain, slots_of_stream
 from firesteel.scheduler.streaming.states import SchedulerState
 from firesteel.spark.placement.node_names import ExecutorInfo
-from firesteel.spark.streams import cluster
-from firesteel.spark.streams.offers import RESERVED, offers_of, settings_for
+from firesteel.spark.streams.offers import RESERVED, ClusterWatch, offers_of, settings_for
 from firesteel.streaming import AdaptiveStream
 
 VARIABLE = "FIRESTEEL_EXECUTION_BATCH_SPECULATIVE_ENABLED"
@@ -336,9 +335,9 @@ def test_executors_of_a_resource_profile_are_not_the_streams(monkeypatch, conf, 
         "2": ExecutorInfo("b", 4, 4),
         "3": ExecutorInfo("b", 8, 8, profile_id=7),
     }
-    monkeypatch.setattr(cluster, "SparkStatus", Told)
+    monkeypatch.setattr("firesteel.spark.streams.offers.SparkStatus", Told)
     on = context(**conf)
-    watch = cluster.ClusterWatch(on, offers_of(on, group(1, "100m"), Options()))
+    watch = ClusterWatch(on, offers_of(on, group(1, "100m"), Options()))
     event = watch.look(1.0)
     assert event is not None
     assert (event.cores, event.executors, event.offers) == (cores, 2, offers)

@@ -25,7 +25,7 @@ from firesteel.engine.connection import SPILLED, EngineSettings, cursor
 from firesteel.engine.files import FileRows
 from firesteel.errors import EngineStop, Stop
 from firesteel.task.executor.failures import describe_failure
-from firesteel.task.executor.scratch import empty
+from firesteel.task.executor.spark_task import empty
 from firesteel.task.operators.fragments import Chain, SqlFragment, SqlOfKeys, settings_of
 
 ROWS = 300_000

@@ -21,7 +21,7 @@ import pytest
 from firesteel.engine import connection
 from firesteel.engine.connection import EngineSettings
 from firesteel.results.storage.store import ResultStore
-from firesteel.task.executor import crash_note
+from firesteel.task.executor import notes
 from firesteel.task.executor.slots import memory_watch
 from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryStop, MemoryWatch, Watched
 from firesteel.task.executor.slots.resident import Resident, own_memory
@@ -243,11 +243,11 @@ def test_what_cannot_be_stopped_ends_with_its_process_and_leaves_a_sentence(tmp_
 
         stubborn(step)
 
-    code = forked(lambda: run(watched_by(60, lambda *words: crash_note.leave(store, (3, 7, 1), *words)), work))
+    code = forked(lambda: run(watched_by(60, lambda *words: notes.leave(store, (3, 7, 1), *words)), work))
     assert code == memory_watch.EXIT_CODE
-    message, hint = crash_note.find(store, (3, 7, 1))
+    message, hint = notes.find(store, (3, 7, 1))
     assert message.startswith("Step 'train' was stopped at its limit of memory") and hint
-    assert crash_note.find(store, (3, 7, 2)) is None
+    assert notes.find(store, (3, 7, 2)) is None
 
 
 def test_a_store_that_does_not_answer_keeps_nobody_alive(monkeypatch):
@@ -391,5 +391,5 @@ def test_looking_survives_code_that_closes_all_files():
 
 def test_words_that_cannot_be_read_are_none(tmp_path):
     store = ResultStore(str(tmp_path))
-    (tmp_path / crash_note.name_of(1, 2, 3)).write_bytes(b"{half")
-    assert crash_note.find(store, (1, 2, 3)) is None
+    (tmp_path / notes.name_of(1, 2, 3)).write_bytes(b"{half")
+    assert notes.find(store, (1, 2, 3)) is None

@@ -15,7 +15,7 @@ from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.keyed import drop_duplicates
 from firesteel.task.operators.aggregation.folding import CHUNK_ROWS
 from firesteel.task.operators.aggregation.reduce import ReduceCombiner
-from firesteel.task.operators.heavy import SHARE, SLICE_ROWS, SLICES, heavy_rows
+from firesteel.task.operators.grouping import SHARE, SLICE_ROWS, SLICES, heavy_rows
 from operators_support import collect, context, unit
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})

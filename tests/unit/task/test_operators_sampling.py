@@ -14,7 +14,7 @@ from tests.aggregates_kit import combined
 
 from firesteel import ExecutionEnvironment
 from firesteel.api.steps.keyed import drop_duplicates
-from firesteel.task.operators.sampling import Sample
+from firesteel.task.operators.relational import Sample
 from operators_support import collect, context, rows, unit
 
 

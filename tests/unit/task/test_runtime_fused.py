@@ -16,11 +16,10 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.driver.batch import Batch, BatchEnded, descriptors_of, fused
-from firesteel.spark.driver.kill import Killer
 from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkTask
-from firesteel.spark.placement.watch import Watcher
+from firesteel.spark.placement.watch import Killer, Watcher
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.spark_task import BatchFunction
 from firesteel.task.functions.batch_functions import MapInArrow

@@ -14,8 +14,7 @@ from firesteel.model.steps.reports import CALLS, RETRIES
 from firesteel.task.functions.row_errors import OnError
 from firesteel.task.functions.user_code import UserFunctionError
 from firesteel.task.services import calls as calls_module
-from firesteel.task.services.calls import CallPolicy
-from firesteel.task.services.event_loop import worker_loop
+from firesteel.task.services.calls import CallPolicy, worker_loop
 from firesteel.task.services.map_async import MapAsync
 from operators_support import collect, context
 

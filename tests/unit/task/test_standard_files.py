@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from firesteel.task.executor.standard_files import standard_files
+from firesteel.task.executor.spark_task import standard_files
 
 
 def names():

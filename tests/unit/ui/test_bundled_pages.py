@@ -8,11 +8,11 @@ import sys
 from firesteel.cli.bundle import write_bundle
 
 CODE = """
-import firesteel.ui.pages.routes as routes
+import firesteel.ui.pages.pages as pages
 from firesteel.ui.pages.templates import Asked
-assert ".zip" in routes.__file__, routes.__file__
-assert all(routes.file(name) for name in routes.FILES)
-print(routes.error_page(Asked(), 404, "There is no such page."))
+assert ".zip" in pages.__file__, pages.__file__
+assert all(pages.file(name) for name in pages.FILES)
+print(pages.error_page(Asked(), 404, "There is no such page."))
 """
 
 

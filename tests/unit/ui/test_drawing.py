@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 
-from firesteel.ui.drawing.canvas import Caption, Span
+from firesteel.ui.drawing.canvas import Caption, Line, Span, histogram, lines
+from firesteel.ui.drawing.canvas import Mark as Event
 from firesteel.ui.drawing.graph import MOST_CARDS, Card, Flow, graph
-from firesteel.ui.drawing.lines import Line, histogram, lines
-from firesteel.ui.drawing.lines import Mark as Event
 from firesteel.ui.drawing.timeline import timeline
 from firesteel.ui.views.structs import Bar, Histogram, Lane, Mark, Timeline
 

@@ -12,8 +12,7 @@ from tests.lives_kit import lives
 
 from firesteel.report import fold as folds
 from firesteel.report.executions import Executions
-from firesteel.report.fold import Fold, JobFold, StreamFold, fold_for
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import Fold, JobFold, JobHistory, StreamFold, fold_for
 from firesteel.scheduler.kernel.records import OutputGone, StateChange
 from firesteel.scheduler.streaming.records import StreamBatch
 from firesteel.ui.views.jobs import job_view

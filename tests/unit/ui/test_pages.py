@@ -15,7 +15,7 @@ from firesteel.errors import UsageError
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, RowErrors, StateChange
 from firesteel.scheduler.streaming.records import RescaleRecord
 from firesteel.ui.catalog.source import Source
-from firesteel.ui.pages.routes import FILES, ROUTES, error_page, file
+from firesteel.ui.pages.pages import FILES, ROUTES, error_page, file
 from firesteel.ui.pages.templates import Asked
 from firesteel.ui.views.structs import UnknownThing
 

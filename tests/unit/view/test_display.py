@@ -16,11 +16,10 @@ from firesteel.report.fold import JobFold
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
-from firesteel.view.notebook.graph import MOST_NODES, Edge, Node, graph_svg
-from firesteel.view.notebook.job import MOST_ROWS, attempts_of, decisions_html, job_html
+from firesteel.view.notebook.job import MOST_BARS, MOST_ROWS, MOST_STEPS, attempts_of, decisions_html, job_html
+from firesteel.view.notebook.markup import MOST_NODES, Edge, Node, graph_svg
 from firesteel.view.notebook.stream import status_html
 from firesteel.view.notebook.tables import install, table_html
-from firesteel.view.notebook.timeline import MOST_BARS, MOST_STEPS
 from firesteel.view.svg import running
 
 

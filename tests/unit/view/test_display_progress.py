@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests import journal_samples
 from tests.unit.view.test_display import by_tag, parsed, texts
 
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.view.live_table import headline
 from firesteel.view.notebook.progress import Html, NotebookView, notebook_view, progress_html
 from firesteel.view.progress import Progress, create

@@ -6,10 +6,10 @@ import pytest
 
 from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
 from firesteel.spark.placement.node_names import ExecutorInfo
-from firesteel.spark.streams.cluster import Cluster
+from firesteel.spark.streams.commit_barrier import Place, place_of
 from firesteel.spark.streams.driver import Timers
-from firesteel.spark.streams.engine import Place, place_of
 from firesteel.spark.streams.failures import described
+from firesteel.spark.streams.offers import Cluster
 from firesteel.spark.streams.progress import Commits, Progress
 
 KAFKA = {

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from connectors_kit import read_all, run_sink
-from firesteel.connectors.tables import delta_log
+from firesteel.connectors.tables import delta
 from firesteel.connectors.tables.delta import DeltaSink, delta_source
 from firesteel.errors import FiresteelError, UsageError
 
@@ -299,7 +299,7 @@ def test_versions_that_there_are_not(table, version, said):
 def between(monkeypatch, *commits):
     """Lets each of these happen after our sink has looked at the table, and before its transaction."""
     left = list(commits)
-    real = delta_log.DeltaLog.table
+    real = delta.DeltaLog.table
 
     def looked_at(self, version=None):
         found = real(self, version)
@@ -307,7 +307,7 @@ def between(monkeypatch, *commits):
             left.pop(0)()
         return found
 
-    return lambda: monkeypatch.setattr(delta_log.DeltaLog, "table", looked_at)
+    return lambda: monkeypatch.setattr(delta.DeltaLog, "table", looked_at)
 
 
 def other(table, x):
@@ -329,7 +329,7 @@ def test_a_concurrent_commit_is_built_upon(table, monkeypatch, mode, left):
 
 
 def test_conflicts_without_end_publish_nothing(table, monkeypatch):
-    monkeypatch.setattr("firesteel.connectors.tables.transactions._PAUSES", (0.001, 0.001))
+    monkeypatch.setattr("firesteel.connectors.tables.sink._PAUSES", (0.001, 0.001))
     write(table, rows(("a", 1)))
     before = data_files(table)
     sink = DeltaSink(table, mode="overwrite")
@@ -380,7 +380,7 @@ def test_files_stay_where_nobody_knows(table, monkeypatch):
 
     def cut_off(self, *args, **options):
         real(self, *args, **options)
-        monkeypatch.setattr(delta_log.DeltaLog, "exists", broken)
+        monkeypatch.setattr(delta.DeltaLog, "exists", broken)
         raise OSError("the connection broke")
 
     def broken(self):

@@ -6,8 +6,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.writing.in_place import Change, InPlace
-from firesteel.connectors.files.writing.moves import Moves
+from firesteel.connectors.files.writing.in_place import Change, InPlace, Moves
 
 
 class Dies(BaseException):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors_kit import run_sink
-from firesteel.connectors.files.writing.moves import Moves
+from firesteel.connectors.files.writing.in_place import Moves
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.errors import FiresteelError, UsageError
 
@@ -183,7 +183,7 @@ def test_a_commit_that_fails_anywhere_changes_nothing(place, monkeypatch):
 
 _DYING = """
 import itertools, os, sys, pyarrow as pa
-from firesteel.connectors.files.writing.moves import Moves
+from firesteel.connectors.files.writing.in_place import Moves
 from firesteel.connectors.formats.parquet import ParquetSink
 schema = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 sink = ParquetSink(sys.argv[1], mode="overwrite_partitions", partition_by="k")

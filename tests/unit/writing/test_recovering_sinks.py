@@ -11,7 +11,7 @@ import pytest
 from dying_files import Died, dying
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.writing.leftovers import remove_leftovers
+from firesteel.connectors.files.writing.staging import remove_leftovers
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.errors import UsageError
 from firesteel.results.storage import owner

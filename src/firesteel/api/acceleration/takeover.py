@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,7 @@ import pyarrow as pa
 from firesteel.api.acceleration.hooks import SPARKS
 from firesteel.api.acceleration.in_process import Chosen
 from firesteel.api.acceleration.record import Record
-from firesteel.api.acceleration.staging import Query
 from firesteel.api.acceleration.verifying import Check, is_drawn
-from firesteel.api.caller import caller_place
 from firesteel.api.connectors.dataframes import wholly_taken_over
 from firesteel.api.ddl import rows_schema
 from firesteel.api.environment import ExecutionEnvironment
@@ -39,8 +37,11 @@ from firesteel.options.registry import BY_DEFAULT
 from firesteel.plan.dump import explain_rules
 from firesteel.plan.expr import Unsupported
 from firesteel.run.in_process import Answered
+from firesteel.spark.session.versions import check_frames, dataframe_of_plan, local_dataframe, spark_schema
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
+from firesteel.sql.plans.versions import checked_version
 from firesteel.sql.takeover import TakenOver
+from firesteel.users_line import caller_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +275,69 @@ def _schema_of(plan: Catalyst) -> pa.Schema:
 def _checks_gain(plan: Catalyst) -> None:
     if not plan.gains:
         raise UsageError("it only passes rows on: Spark does that without a detour")
+
+
+_AROUND = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
+"""Operators that only say in how many files, and which, rows are written: Spark applies them to what we have computed."""
+
+
+@dataclass(slots=True)
+class Query:
+    """A DataFrame. ``frame``: the part that gives its rows, under what only deals them out (``around``, outermost first)."""
+
+    frame: Any
+    around: list[Any] = field(default_factory=list[Any])
+
+    @classmethod
+    def of(cls, frame: Any) -> Query:
+        plan = frame._jdf.queryExecution().analyzed()
+        around: list[Any] = []
+        while _name(plan) in _AROUND or (_name(plan) == "Sort" and not getattr(plan, "global")()):
+            around.append(plan)
+            plan = plan.child()
+        return cls(dataframe_of_plan(plan, frame.sparkSession) if around else frame, around)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises UsageError where Spark would get other types from rows of this schema."""
+        check_frames(self.frame.sparkSession)
+        kinds = [one.dataType.simpleString() for one in self.frame.schema.fields]
+        if kinds != [one.dataType.simpleString() for one in spark_schema(schema).fields]:
+            raise UsageError("it has columns of types that only Spark writes")
+
+    def of_table(self, rows: pa.Table) -> Any:
+        """The query's DataFrame with these rows, which it holds itself."""
+        frame = local_dataframe(rows, spark_schema(rows.schema), self.frame.sparkSession)
+        return self.over(frame.coalesce(1))
+
+    def over(self, rows: Any) -> Any:
+        """The query's DataFrame with the rows of another one."""
+        session = self.frame.sparkSession
+        plan = _relation(session, self.frame._jdf.queryExecution().analyzed(), rows)
+        for operator in reversed(self.around):
+            plan = operator.withNewChildren(_sequence(session, plan))
+        return dataframe_of_plan(plan, session)
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())
+
+
+def _relation(session: Any, plan: Any, rows: Any) -> Any:
+    """The rows in the place of a plan: the same attributes, with their nullability and metadata, and the order of a sort."""
+    jvm = session._jvm
+    nothing, none = _object(jvm.scala.collection.immutable, "Nil$"), _object(jvm.scala, "None$")
+    order = plan.order() if _name(plan) == "Sort" else nothing
+    unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)
+    rdd = rows._jdf.queryExecution().toRdd()
+    known = {"isStreaming": False, "fromCheckpoint": False, "session": session._jsparkSession}
+    others = [known.get(name, none) for name in checked_version(session).relation]
+    return jvm.org.apache.spark.sql.execution.LogicalRDD(plan.output(), rdd, unknown, order, *others)
+
+
+def _sequence(session: Any, plan: Any) -> Any:
+    return session._jvm.PythonUtils.toSeq([plan])
+
+
+def _object(package: Any, name: str) -> Any:
+    """An object of Scala's."""
+    return getattr(getattr(package, name), "MODULE$")

@@ -42,24 +42,20 @@ def select(pipeline: Pipeline, columns: Sequence[Any], named: Mapping[str, Any])
         return _computed(pipeline, "select", items, place)
 
 
-def with_columns(pipeline: Pipeline, new: Any, named: Mapping[str, Any]) -> Pipeline:
+def with_columns(pipeline: Pipeline, new: Any, named: Mapping[str, Any], *, step: str = "with_columns") -> Pipeline:
     try:
-        return projection.with_columns(pipeline, new, named)
+        return projection.with_columns(pipeline, new, named, step=step)
     except NotTranslated:
-        return _with(pipeline, "with_columns", {**(new or {}), **named})
+        given = {**(new or {}), **named}
+        with step_at(step) as place:
+            names = dict.fromkeys([*pipeline.names, *given])
+            return _computed(pipeline, step, [(name, given.get(name, column(name))) for name in names], place)
 
 
 def with_column(pipeline: Pipeline, name: str, expression: Any) -> Pipeline:
-    try:
-        return projection.with_column(pipeline, name, expression)
-    except NotTranslated:
-        return _with(pipeline, "with_column", {name: expression})
-
-
-def _with(pipeline: Pipeline, step: str, new: Mapping[str, Any]) -> Pipeline:
-    with step_at(step) as place:
-        names = dict.fromkeys([*pipeline.names, *new])
-        return _computed(pipeline, step, [(name, new.get(name, column(name))) for name in names], place)
+    with step_at("with_column"):
+        projection.check_name(name)
+    return with_columns(pipeline, {name: expression}, {}, step="with_column")
 
 
 def _selected(pipeline: Pipeline, given: Any, is_text: bool) -> list[tuple[str | None, Any]]:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from firesteel.api.connectors.spark_formats import check_table, hidden, said
 from firesteel.api.ddl import check_spark_types
 from firesteel.connectors.base import PUBLISHING, Recovered
-from firesteel.connectors.datasets import DatasetName, dataset_of_url
-from firesteel.connectors.files.paths import as_paths, is_local
+from firesteel.connectors.files.paths import DatasetName, as_paths, dataset_of_url, is_local
 from firesteel.connectors.files.writing.sinks import FileCommit
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import check_text_schema

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from firesteel.api.caller import caller_place
 from firesteel.api.ddl import check_spark_types
 from firesteel.api.steps import keyed
 from firesteel.api.steps.common import require_count
@@ -25,7 +24,7 @@ from firesteel.model.runner import Choice
 from firesteel.options import MAX_COLLECT_BYTES
 from firesteel.task.functions.pandas_conversion import require_pandas
 from firesteel.task.functions.pandas_conversion import to_dataframe as pandas_frame
-from firesteel.users_line import caller_level
+from firesteel.users_line import caller_level, caller_place
 
 _HANDLE = 0
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from firesteel.api.caller import caller_place, function_name
 from firesteel.errors import UsageError
 from firesteel.task.functions.instances import has_set_up, with_set_up
+from firesteel.users_line import caller_place, function_name
 
 
 class NotTranslated(UsageError):

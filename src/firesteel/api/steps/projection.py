@@ -87,25 +87,19 @@ def expression_of(schema: pa.Schema, value: Any, step: str) -> Computed:
     return column(plain) if plain is not None and schema.get_field_index(plain) >= 0 else value
 
 
-def with_column(pipeline: Pipeline, name: str, expression: Any) -> Pipeline:
-    with step_at("with_column") as place:
-        _check_name(name)
-        return _with(pipeline, "with_column", f"with_column({name})", {name: expression}, place)
-
-
-def with_columns(pipeline: Pipeline, columns: Any, named: Mapping[str, Any]) -> Pipeline:
-    with step_at("with_columns") as place:
+def with_columns(pipeline: Pipeline, columns: Any, named: Mapping[str, Any], *, step: str = "with_columns") -> Pipeline:
+    with step_at(step) as place:
         if columns is not None and not isinstance(columns, Mapping):
-            raise UsageError(f"with_columns wants a mapping of names to expressions, not {columns!r}.")
+            raise UsageError(f"{step} wants a mapping of names to expressions, not {columns!r}.")
         new = {**cast(Mapping[str, Any], columns or {}), **named}
         if not new:
-            raise UsageError("with_columns has no column to add.", hint='Write with_columns(m=col("n") + 1).')
-        return _with(pipeline, "with_columns", f"with_columns({first_of(list(map(str, new)), 4)})", new, place)
+            raise UsageError(f"{step} has no column to add.", hint='Write with_columns(m=col("n") + 1).')
+        return _with(pipeline, step, f"{step}({first_of(list(map(str, new)), 4)})", new, place)
 
 
 def _with(pipeline: Pipeline, step: str, kind: str, new: Mapping[str, Any], place: str) -> Pipeline:
     for name, expression in new.items():
-        _check_name(name)
+        check_name(name)
         if isinstance(expression, str):
             raise UsageError(
                 f"{step} wants an expression, not the string {expression!r}.",
@@ -133,7 +127,7 @@ def with_column_renamed(pipeline: Pipeline, existing: str, new: str) -> Pipeline
 def _renamed(pipeline: Pipeline, kind: str, names: Mapping[str, str], place: str) -> Pipeline:
     check_columns(pipeline.schema, list(names), "rename")
     for name in names.values():
-        _check_name(name)
+        check_name(name)
     return project(pipeline, kind, [(names.get(n, n), column(n)) for n in pipeline.names], place)
 
 
@@ -312,7 +306,7 @@ def _named(schema: pa.Schema, columns: Sequence[Any], step: str) -> list[str]:
     return list(names) or list(schema.names)
 
 
-def _check_name(name: Any) -> None:
+def check_name(name: Any) -> None:
     if not isinstance(name, str):
         raise UsageError(f"The name of a column is a string, not {name!r}.")
 

@@ -16,10 +16,8 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
-from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
-from firesteel.task.operators.aggregation.describe import STATISTICS, Describe, output_schema
-from firesteel.task.operators.relational import check_columns, order_type
-from firesteel.task.operators.sampling import Sample
+from firesteel.task.operators.aggregation.aggregate import is_number
+from firesteel.task.operators.relational import STATISTICS, Describe, Sample, check_columns, order_type, output_schema
 
 
 def sample(pipeline: Pipeline, fraction: Any, seed: Any, with_replacement: Any) -> Pipeline:

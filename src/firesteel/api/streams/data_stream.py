@@ -15,13 +15,22 @@ import pyarrow.compute as pc
 
 from firesteel.api.connectors import dataframes, spark_aggregates, spark_columns
 from firesteel.api.expressions import column as expressions
-from firesteel.api.steps import functions, keyed, ordering, partitioning, projection, reshaping, summaries
+from firesteel.api.steps import (
+    errors,
+    functions,
+    joins,
+    keyed,
+    ordering,
+    partitioning,
+    projection,
+    reshaping,
+    set_operations,
+    summaries,
+)
 from firesteel.api.steps.aggregates import grouping_sets
 from firesteel.api.steps.aggregates.written import with_sparks_names
-from firesteel.api.steps.combining import joins, set_operations
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.rows import errors
 from firesteel.api.streams.ends import Ends
 from firesteel.api.streams.keyed_stream import GroupedStream, KeyedStream
 from firesteel.api.unknown_names import no_subscript, no_such_step

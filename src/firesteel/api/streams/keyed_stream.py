@@ -20,7 +20,7 @@ from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.window import WindowFunction
 from firesteel.api.unknown_names import no_such_step_of_a_key
-from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
+from firesteel.task.operators.aggregation.aggregate import is_number
 
 if TYPE_CHECKING:
     from firesteel.api.streams.data_stream import DataStream

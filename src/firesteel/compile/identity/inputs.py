@@ -15,8 +15,7 @@ from firesteel.compile.identity.walk import Known, Walk
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.paths import WRITTEN_ONCE, InputFile, Location, local_path
 from firesteel.connectors.files.reading.source import FileSource
-from firesteel.connectors.memory import TableSource
-from firesteel.connectors.ranges import RangeSource
+from firesteel.connectors.memory import RangeSource, TableSource
 from firesteel.connectors.stored import StoredSource
 from firesteel.errors import UsageError, error_words
 

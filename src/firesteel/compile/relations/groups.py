@@ -20,7 +20,7 @@ from firesteel.plan.types import handed_on, type_of
 from firesteel.render.groups import counted_rows, one_per_key, texts_of, windowed
 from firesteel.render.groups import set_operation as set_operation_text
 from firesteel.render.query import Query
-from firesteel.task.operators.aggregation.aggregates.aggregate import plain_type
+from firesteel.task.operators.aggregation.aggregate import plain_type
 from firesteel.task.operators.fragments import INPUT, SqlFragment, SqlOfKeys
 from firesteel.task.operators.groups import AddCounts, CountValues, PartialRows, SqlGroups
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.conditions import Condition, filter_batch
 from firesteel.connectors.files.paths import InputFile, InputFiles, first_line
+from firesteel.connectors.files.shaping import Condition, filter_batch
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.object_stores import first_line, why
 from firesteel.errors import UsageError
 
 PathLike = str | os.PathLike[str]
@@ -389,3 +388,131 @@ def as_filesystem(filesystem: Any) -> pafs.FileSystem | None:
     raise UsageError(
         f"{filesystem!r} is not a filesystem.", hint="Give a pyarrow.fs.FileSystem, or a filesystem of fsspec."
     )
+
+
+DatasetName = tuple[str, str]
+"""``("file", "/data/sales")``, ``("s3://bucket", "sales/2024")``."""
+
+MOST = 20
+"""Places of one source that are named one by one; more are named by the folder that they are in."""
+_DATASET_SCHEMES = {"s3": "s3", "gcs": "gs", "abfs": "abfss", "hdfs": "hdfs"}
+"""By the names that ``pyarrow.fs`` gives filesystems."""
+_SAME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
+
+
+def dataset_of(place: Location) -> DatasetName:
+    """Of a directory or file."""
+    kind = place.filesystem.type_name
+    if kind == "subtree":
+        inner: Any = place.filesystem
+        return dataset_of(
+            Location(inner.base_fs, f"{inner.base_path.rstrip('/')}/{place.path.lstrip('/')}", place.prefix)
+        )
+    scheme = _DATASET_SCHEMES.get(kind)
+    if kind == "local" or scheme is None:
+        return ("file" if kind == "local" else kind, place.path)
+    if scheme == "hdfs":
+        return (place.prefix.removesuffix("://") or scheme, place.path)
+    bucket, _, name = place.path.lstrip("/").partition("/")
+    return (f"{scheme}://{bucket}", name or "/")
+
+
+def dataset_of_url(url: str) -> DatasetName:
+    """Of a path or URL as Spark opens it."""
+    parts = urlsplit(url)
+    scheme = _SAME.get(parts.scheme, parts.scheme)
+    if scheme in ("", "file"):
+        return ("file", unquote(parts.path).rstrip("/") or "/")
+    authority = parts.netloc if scheme in ("abfss", "wasbs") else parts.netloc.rpartition("@")[2]
+    return (f"{scheme}://{authority}", unquote(parts.path).strip("/") or "/")
+
+
+def datasets_of(places: Iterable[Location]) -> list[DatasetName]:
+    """Of several; very many by what they have in common."""
+    found = list(places)
+    if len(found) > MOST:
+        parts = [PurePosixPath(place.path).parts for place in found]
+        shared = [names[0] for names in zip(*parts, strict=False) if len(set(names)) == 1]
+        prefix = next((n for n, names in enumerate(zip(*parts, strict=False)) if len(set(names)) > 1), len(shared))
+        found = [found[0].at(str(PurePosixPath(*shared[:prefix])))]
+    return list(dict.fromkeys(map(dataset_of, found)))
+
+
+_WHERE = "the driver and every executor need them"
+_CREDENTIALS = {
+    "s3": (
+        "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machines a role "
+        f"({_WHERE}); s3://anonymous@bucket/... reads what is public."
+    ),
+    "gs": (
+        "Set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run 'gcloud auth application-default login' "
+        f"({_WHERE}); gs://anonymous@bucket/... reads what is public."
+    ),
+    "abfs": f"Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run 'az login' ({_WHERE}).",
+}
+_ENDPOINT = {
+    "s3": (
+        "Set AWS_REGION, and for a store that is not Amazon's AWS_ENDPOINT_URL, or write them into the URL: "
+        "s3://bucket/path?region=...&endpoint_override=host:port&scheme=http."
+    ),
+    "gs": "For a store that is not Google's write gs://bucket/path?endpoint_override=host:port&scheme=http.",
+    "abfs": "Is the account's name in the URL right? It is abfs://container@account.dfs.core.windows.net/path.",
+}
+_REFUSED = re.compile(
+    r"ACCESS_DENIED|AccessDenied|INVALID_ACCESS_KEY_ID|InvalidAccessKeyId|SIGNATURE_DOES_NOT_MATCH|SignatureDoesNotMatch|"
+    r"INVALID_CLIENT_TOKEN_ID|EXPIRED_TOKEN|ExpiredToken|UNRECOGNIZED_CLIENT|HTTP status 40[13]|PERMISSION_DENIED|"
+    r"UNAUTHENTICATED|AuthorizationFailure|AuthenticationFailed"
+)
+_NO_TOKEN = re.compile(r"OAuth2 access token|Failed to get token|AuthenticationException|DefaultAzureCredential")
+_UNREACHED = re.compile(
+    r"NETWORK_CONNECTION|[Cc]ould(?: not|n't) (?:connect|resolve)|ENDPOINT_RESOLUTION_FAILURE|[Cc]onnection refused|UNAVAILABLE"
+)
+_ELSEWHERE = re.compile(r"PERMANENT_REDIRECT|HTTP status 301|wrong region|AuthorizationHeaderMalformed")
+_NO_BUCKET = re.compile(r"Bucket '([^']+)' not found|NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound")
+_SCHEMES = {"s3": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfs"}
+
+
+def refusal(label: str, error: BaseException) -> tuple[str, str] | None:
+    """The meaning of ``error``, from the store of ``label`` (a URL), as (what is wrong with it, hint); None where it is not known."""
+    scheme = _SCHEMES.get(label.partition("://")[0])
+    if scheme is None:
+        return None
+    bucket, text = bucket_of(label), str(error)
+    meanings = (  # the first that is found is meant: a client that found no credentials says that nothing is available, too
+        (_NO_BUCKET, f"there is no bucket '{bucket}'", "Check its name, or make it first."),
+        (_NO_TOKEN, "no credentials were found", _CREDENTIALS[scheme]),
+        (_REFUSED, "the store refuses these credentials, or there are none", _CREDENTIALS[scheme]),
+        (_ELSEWHERE, f"the bucket '{bucket}' lies in another region", _ENDPOINT[scheme]),
+        (_UNREACHED, "the store cannot be reached", _ENDPOINT[scheme]),
+    )
+    return next(((wrong, hint) for pattern, wrong, hint in meanings if pattern.search(text)), None)
+
+
+def why(label: str, error: BaseException, hint: str) -> tuple[str, str]:
+    """As :func:`refusal`; else the first line of what was said, with ``hint``."""
+    return refusal(label, error) or (first_line(error), hint)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, without a full stop: Arrow's messages go on with stacks and details."""
+    text = str(error).strip()
+    return (text.splitlines()[0].rstrip(". ") if text else "") or type(error).__name__
+
+
+def bucket_of(label: str) -> str:
+    return label.partition("://")[2].partition("/")[0]
+
+
+def require_bucket(filesystem: Any, label: str) -> None:
+    """Raises UsageError when the store says that there is no bucket as in ``label``; one that nobody may look at passes."""
+    if _SCHEMES.get(label.partition("://")[0]) is None:
+        return
+    bucket = bucket_of(label)
+    try:
+        kind = filesystem.get_file_info(bucket).type
+    except (OSError, pa.ArrowException):
+        return
+    if kind is pafs.FileType.NotFound:
+        raise UsageError(
+            f"{label} cannot be written: there is no bucket '{bucket}'.", hint="Check its name, or make it first."
+        )

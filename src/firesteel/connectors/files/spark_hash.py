@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.results.hashing import fixed_values, offsets_of
-from firesteel.results.plain import to_stored
+from firesteel.results.plain import fixed_values, offsets_of, to_stored
 
 Words = NDArray[np.uint32]
 

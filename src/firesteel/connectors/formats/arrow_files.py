@@ -12,13 +12,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.conditions import has_type
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
 from firesteel.connectors.files.reading.evolution import widened
-from firesteel.connectors.files.reading.footers import FooterSource
-from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.reading.source import Piece, is_unsupported, unsupported
-from firesteel.connectors.files.shaping import gather
+from firesteel.connectors.files.reading.source import (
+    FooterSource,
+    Piece,
+    is_unsupported,
+    pack,
+    piece_bytes,
+    unsupported,
+)
+from firesteel.connectors.files.shaping import gather, has_type
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError

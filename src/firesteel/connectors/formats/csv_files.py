@@ -25,12 +25,21 @@ from firesteel.connectors.files.compression import (
     refuse_other_codecs,
 )
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
-from firesteel.connectors.files.reading import corrupt
-from firesteel.connectors.files.reading.corrupt import RefusedError
-from firesteel.connectors.files.reading.inference import first_blocks, merge_types
-from firesteel.connectors.files.reading.lines import BOM, count_lines, is_text, with_line_end
-from firesteel.connectors.files.reading.source import FileSource, Piece, for_each_file
+from firesteel.connectors.files.reading.lines import (
+    BOM,
+    RefusedError,
+    count_lines,
+    is_text,
+    refused_values,
+    rows_of_lines,
+    with_corrupt_column,
+    with_line_end,
+    without_corrupt_column,
+)
+from firesteel.connectors.files.reading.source import FileSource, Piece, first_blocks, for_each_file, merge_types
 from firesteel.connectors.files.shaping import fit, plain_schema
+from firesteel.connectors.files.writing.part_files import PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import CsvFormat, convert, difference, header_line, settled, wire_type
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, named_twice
@@ -85,7 +94,7 @@ class CsvSource(FileSource):
         if schema is not None:
             names = self._partition_names()
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
-            own = corrupt.without_column(own, corrupt_column, self.name)
+            own = without_corrupt_column(own, corrupt_column, self.name)
         else:
             own = self._inferred(infer_schema)
         if not len(own):
@@ -94,7 +103,7 @@ class CsvSource(FileSource):
             _check_type(field, self.name)
         self._own = own
         whole, taken = self._csv.newlines_in_values, self._partition_names()
-        self._have(corrupt.with_column(own, corrupt_column, self.name, partitions=taken, whole=whole))
+        self._have(with_corrupt_column(own, corrupt_column, self.name, partitions=taken, whole=whole))
 
     def _inferred(self, infer: bool) -> pa.Schema:
         names: list[str] | None = None
@@ -271,7 +280,7 @@ class CsvSource(FileSource):
                 lines_before += count_lines(block)
                 continue
             if self._corrupt is not None:
-                yield corrupt.rows_of_lines(block, partial(self._blaming, wanted, convert), self._file_schema)
+                yield rows_of_lines(block, partial(self._blaming, wanted, convert), self._file_schema)
                 continue
             try:
                 batch = self._parsed(block, wanted, convert)
@@ -341,7 +350,7 @@ class CsvSource(FileSource):
         for field in self._own:
             if not (pa.types.is_string(field.type) or (formats and pa.types.is_temporal(field.type))):
                 texts = pc.utf8_trim(table.column(field.name).combine_chunks(), " \t")
-                rows.update(corrupt.refused_values(texts, partial(convert, data_type=field.type)))
+                rows.update(refused_values(texts, partial(convert, data_type=field.type)))
         return sorted(rows)
 
     def _decoded(self, piece: Piece, block: bytes) -> bytes:
@@ -641,3 +650,92 @@ def _check_type(field: pa.Field, name: str) -> None:
             f"{name}: column '{field.name}' of type {data_type} cannot be read from CSV.",
             hint="Read it as a string, or read JSON or Parquet.",
         )
+
+
+class CsvSink(FileSink):
+    """Writes a directory of CSV files: values of text in quotes, doubled inside (RFC 4180), as :class:`~firesteel.connectors.formats.csv_files.CsvSource` reads them.
+
+    ``header``: names of the columns in the first line of every file. ``null_value``: what is written for null, without
+    quotes. NaN and infinities are written as Spark does. ``compression``: of the files, gzip, bz2, zstd or lz4.
+    ``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`.
+    """
+
+    kind = "write_csv"
+    extension = "csv"
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        header: bool = True,
+        sep: str = ",",
+        null_value: str = "",
+        compression: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, **options)
+        CsvFormat(sep=sep).check()
+        if '"' in null_value or sep in null_value or "\n" in null_value or "\r" in null_value:
+            raise UsageError(f"null_value={null_value!r} would need quotes.", hint="Use a plain word, such as NULL.")
+        self._compress(codec_option(compression, "write_csv", infer=False))
+        self._header = header
+        self._sep = sep
+        self._null_value = null_value
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        where = f"write_csv to {self.target.label}"
+        if not len(schema):
+            raise UsageError(f"{where}: the stream has no columns, and there is nothing to write.")
+        for field in schema:
+            try:
+                if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+                    raise TypeError  # Arrow would write bytes that are not text
+                probe = pa.table({"probe": pa.nulls(1, _plain_value(field.type))})
+                pacsv.write_csv(probe, pa.BufferOutputStream())
+            except (OSError, pa.ArrowException, TypeError):
+                raise UsageError(
+                    f"{where}: CSV cannot hold column '{field.name}' of type {field.type}.",
+                    hint="Take its parts out into columns, or write JSON or Parquet.",
+                ) from None
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        options = pacsv.WriteOptions(include_header=self._header, delimiter=self._sep)
+        if self._header:
+            pacsv.write_csv(schema.empty_table(), stream, options)
+        rows = pacsv.WriteOptions(include_header=False, delimiter=self._sep, null_string=self._null_value)
+        return _CsvPart(stream, schema, rows)
+
+
+class _CsvPart(PartWriter):
+    def __init__(self, stream: Any, schema: pa.Schema, options: Any) -> None:
+        self._stream = stream
+        self._names = schema.names
+        self._options = options
+        self._blank_nulls = len(schema) == 1 and not options.null_string
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [_writable(column) for column in batch.columns]
+        if self._blank_nulls and columns[0].null_count:
+            raise FiresteelError(
+                f"Column '{self._names[0]}' has a null, which would be an empty line: readers of CSV skip these.",
+                hint="Write it with null_value='NULL' and read it with null_values=['NULL'].",
+            )
+        pacsv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), self._stream, self._options)
+
+
+def _plain_value(data_type: pa.DataType) -> pa.DataType:
+    data_type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return pa.timestamp(data_type.unit, "UTC")
+    return pa.float32() if pa.types.is_float16(data_type) else data_type
+
+
+def _writable(column: Any) -> Any:
+    """Dictionaries as their values; zoned timestamps in UTC; numbers that are none as Spark writes them."""
+    column = column.cast(_plain_value(column.type))
+    if not pa.types.is_floating(column.type) or pc.all(pc.is_finite(column)).as_py() in (True, None):
+        return column
+    texts = column.cast(pa.string())
+    for text, written in (("nan", "NaN"), ("inf", "Inf"), ("-inf", "-Inf")):
+        texts = pc.if_else(pc.equal(texts, text), written, texts)
+    return texts

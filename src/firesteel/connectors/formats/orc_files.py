@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, first_line
-from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.reading.source import FileSource, Listed, Piece, for_each_file
+from firesteel.connectors.files.reading.source import FileSource, Listed, Piece, for_each_file, pack, piece_bytes
 from firesteel.connectors.files.shaping import rows_without_columns
 from firesteel.connectors.formats.plain_lines import stopped
 from firesteel.errors import FiresteelError, UsageError

@@ -25,16 +25,28 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.conditions import Condition, condition, has_type
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_hidden, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
-from firesteel.connectors.files.reading.footers import FooterSource
-from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.reading.source import Listed, for_each_file, is_unsupported, unsupported
-from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
-from firesteel.connectors.files.writing.buckets import NOTE, Buckets
-from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
+from firesteel.connectors.files.reading.source import (
+    FooterSource,
+    Listed,
+    for_each_file,
+    is_unsupported,
+    pack,
+    piece_bytes,
+    unsupported,
+)
+from firesteel.connectors.files.shaping import (
+    Condition,
+    condition,
+    gather,
+    has_type,
+    plain_schema,
+    plain_type,
+    rows_without_columns,
+)
+from firesteel.connectors.files.writing.part_files import NOTE, Buckets, GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.parquet_times import Calendar, Rebase, TimeColumns, Times, top_level
 from firesteel.engine.file_marks import Mark, mark_of

@@ -15,9 +15,7 @@ from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
-from firesteel.connectors.tables.library import as_usage, words
-from firesteel.connectors.tables.sink import TableSink
-from firesteel.connectors.tables.transactions import Conflict, NotKnown
+from firesteel.connectors.tables.sink import Conflict, NotKnown, TableSink, as_usage, words
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.extras import load
 

@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.model.order import PRODUCER_BYTES, Order
-from firesteel.results.hashing import fixed_values
-from firesteel.results.plain import stored_type, to_stored
+from firesteel.results.plain import fixed_values, is_text, stored_type, to_stored
 
 _t = pa.types
 _PROBES = 64
@@ -35,7 +34,7 @@ _PROBES = 64
 def can_order(kind: Any) -> bool:
     """Returns True if rows can be ordered by a column of this type: not by lists, structs, maps, unions or calendar intervals."""
     kind = stored_type(kind)
-    return _is_bytes(kind) or _fixed_width(kind) is not None
+    return is_text(kind) or _fixed_width(kind) is not None
 
 
 def suffix_of(order: Order, producer: int) -> bytes:
@@ -59,7 +58,7 @@ def encode_keys(columns: Sequence[Any], order: Order) -> Any:
         width = _fixed_width(stored.type)
         if width is not None:
             fixed.append(_fixed_key(stored, width, ascending=column.ascending))
-        elif _is_bytes(stored.type):
+        elif is_text(stored.type):
             pieces += _joined_columns(fixed, rows)
             fixed = []
             pieces.append(_text_key(stored, ascending=column.ascending))
@@ -180,10 +179,6 @@ def _binary(rows: int, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> A
 
 
 # --- text and bytes ------------------------------------------------------------------------------------------------
-
-
-def _is_bytes(kind: Any) -> bool:
-    return _t.is_string(kind) or _t.is_large_string(kind) or _t.is_binary(kind) or _t.is_large_binary(kind)
 
 
 def _text_key(array: Any, *, ascending: bool) -> Any:

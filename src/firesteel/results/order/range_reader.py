@@ -18,8 +18,7 @@ from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
 from firesteel.results import layout
 from firesteel.results.layout import Slice
-from firesteel.results.order.key_index import RegionKeys, decode_keys_of
-from firesteel.results.order.key_ranges import KeyRange, key_ranges
+from firesteel.results.order.key_ranges import KeyRange, RegionKeys, decode_keys_of, key_ranges
 from firesteel.results.order.ordering import key_list, rows_before, suffix_of
 from firesteel.results.plain import add_row_bytes
 from firesteel.results.reader import (

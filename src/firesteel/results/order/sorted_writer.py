@@ -18,7 +18,7 @@ from firesteel.model.order import Order
 from firesteel.model.sketches import SketchBuilder, encode_sketch, phase_of
 from firesteel.results import layout
 from firesteel.results.messages import MESSAGE_MAX_BYTES, MESSAGE_MAX_ROWS, Before, put_in_order, whole_batch
-from firesteel.results.order.key_index import RegionKeys, encode_keys_of
+from firesteel.results.order.key_ranges import RegionKeys, encode_keys_of
 from firesteel.results.order.ordering import key_list, suffix_of
 from firesteel.results.order.sorting import ROW_BYTES, row_order
 from firesteel.results.plain import has_constant_width

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.model.order import Order
-from firesteel.results.hashing import fixed_values, offsets_of
 from firesteel.results.order.ordering import value_words
-from firesteel.results.plain import to_stored
+from firesteel.results.plain import fixed_values, offsets_of, to_stored
 
 Words = NDArray[np.uint64]
 Rows = NDArray[np.int64]

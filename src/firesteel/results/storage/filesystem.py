@@ -1,9 +1,14 @@
-"""The file system that a storage location is opened with: pyarrow's own for the URL, or one that the user names."""
+"""The file system that a storage location is opened with: pyarrow's own for the URL, or one that the user names; how many requests it has at once, and which are repeated."""
 
 from __future__ import annotations
 
+import errno
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -82,3 +87,64 @@ def _made_by(function: str, path: str) -> Any:
 def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def mapped(function: Callable[[_T], _R], items: Iterable[_T], at_once: int) -> list[_R]:
+    """Returns ``function`` of each item, of ``at_once`` of them at the same time. One after another where there are no threads to be had, as at the end
+    of the process: some may be asked for twice then. Raises what the first of them raises."""
+    wanted = list(items)
+    if min(at_once, len(wanted)) <= 1:
+        return [function(item) for item in wanted]
+    with ThreadPoolExecutor(min(at_once, len(wanted))) as pool:
+        try:
+            found = pool.map(function, wanted)
+        except RuntimeError:  # raised where an item is handed over; what the function raises comes later
+            found = map(function, wanted)
+        return list(found)
+
+
+PAUSES = (0.1, 0.4, 1.6)
+"""Seconds before each further try, give or take half of it: tasks that failed together do not come back together."""
+_PASSING = {
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "EINTR", "EIO", "EREMOTEIO", "ESTALE", "ETIMEDOUT", "EPIPE", "EMFILE", "ENFILE"),
+        *("ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH"),
+    )
+    if hasattr(errno, name)
+}
+
+
+def passes(error: OSError) -> bool:
+    """Returns True if the error may be gone a second later, as also one without a number: clients of object stores often give none."""
+    if isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is None or error.errno in _PASSING
+
+
+def retried(
+    ask: Callable[[], _T], again: Callable[[], _T] | None = None, noted: Callable[[], None] | None = None
+) -> _T:
+    """Returns what ``ask`` returns; after an error that may pass, what ``again`` (None: ``ask``) returns, up to three times more.
+
+    ``noted`` is called before each further try. Raises the last error; one that does not pass at once.
+    """
+    for pause in PAUSES:
+        try:
+            return ask()
+        except OSError as error:
+            if not passes(error):
+                raise
+        if noted is not None:
+            noted()
+        rest(pause)
+        ask = again or ask
+    return ask()
+
+
+def rest(pause: float) -> None:
+    time.sleep(pause * random.uniform(0.5, 1.5))

@@ -22,9 +22,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
-from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import first_line, inside, open_location, shown
-from firesteel.results.storage.retry import PAUSES, passes, rest, retried
+from firesteel.results.storage.filesystem import (
+    PAUSES,
+    first_line,
+    inside,
+    mapped,
+    open_location,
+    passes,
+    rest,
+    retried,
+    shown,
+)
 
 DELETE_THREADS = 8
 """Remote objects deleted at once; each is one round trip."""

@@ -21,9 +21,9 @@ from firesteel.scheduler.kernel.commands import Deploy, DeployRegions
 from firesteel.spark.driver.serialise import dumps_splits
 from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
-from firesteel.spark.placement.locality_preferences import placed, preferring
+from firesteel.spark.placement.node_names import placed, preferring
+from firesteel.spark.placement.status_store import vertex_tag
 from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
-from firesteel.spark.session.pages import vertex_tag
 from firesteel.spark.session.versions import rows_of
 from firesteel.spark.slots.provisioning import BatchSlots
 from firesteel.spark.storage.blob_server import BlobServer

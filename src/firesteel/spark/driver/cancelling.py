@@ -13,10 +13,9 @@ import numpy as np
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, DiscardExecutions
 from firesteel.spark.driver.batch import Batch, BatchEnded, Execution
-from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.placement import pools
-from firesteel.spark.placement.watch import TasksLost
-from firesteel.spark.standing.tasks import StandingTasks
+from firesteel.spark.placement.watch import Killer, TaskGone, TasksLost
+from firesteel.spark.standing.work import StandingTasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS
 
 CANCEL_PATIENCE_SECONDS = 10.0

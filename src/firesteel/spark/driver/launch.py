@@ -18,9 +18,9 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
 from firesteel.spark.driver.runtime import submit
+from firesteel.spark.placement.status_store import SparkPages
 from firesteel.spark.recovery.resuming import BEGINS_ANEW, HAD_FINISHED, Resume, open_job
 from firesteel.spark.recovery.runs import PastJob
-from firesteel.spark.session.pages import SparkPages
 from firesteel.spark.session.sessions import check_session, is_local
 from firesteel.spark.storage.directories import new_job_id, storage_root
 from firesteel.ui.begun import Begun

@@ -55,30 +55,28 @@ from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunner, fused
 from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
 from firesteel.spark.driver.channel import Channel
-from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.driver.messages import TaskMessages
 from firesteel.spark.driver.narrowing import Narrowing, NarrowingDone
 from firesteel.spark.driver.postmortem import PostMortem
 from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.spark_errors import was_cancelled
+from firesteel.spark.driver.threads import Clock
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
-from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
+from firesteel.spark.placement.watch import LOOK_SECONDS, Killer, TaskGone, TasksLost, Watcher
 from firesteel.spark.recovery.beginning import Beginning, Driver, FromNothing
-from firesteel.spark.recovery.clock import Clock
 from firesteel.spark.recovery.deployments import Port
 from firesteel.spark.recovery.gate import Gate, Recovery
 from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
-from firesteel.spark.standing.tasks import NotTaken, Standing, TurnLost, no_standing_tasks
+from firesteel.spark.standing.work import NotTaken, Standing, TurnLost, no_standing_tasks
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.spark.storage.merge import Merger
-from firesteel.spark.storage.outputs import Outputs
-from firesteel.spark.storage.publish import SinkSteps
+from firesteel.spark.storage.outputs import Outputs, SinkSteps
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.executor.information import Blob, VertexInformation
 from firesteel.task.program import ResultOutput

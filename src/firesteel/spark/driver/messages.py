@@ -17,8 +17,8 @@ from firesteel.scheduler.kernel.events import ExecutionReports, PartitionReports
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.cancelling import Cancelling
 from firesteel.spark.driver.postmortem import PostMortem
+from firesteel.spark.driver.threads import Clock
 from firesteel.spark.placement.node_names import NodeNames
-from firesteel.spark.recovery.clock import Clock
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessages,

@@ -18,8 +18,8 @@ from firesteel.spark.driver.batch import Batch, Execution
 from firesteel.spark.driver.spark_errors import WITHOUT_A_WORD, GivenUp, TaskEnd, read_error, read_task_error
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus, SparkTask
-from firesteel.spark.standing.tasks import EndedEarlyError, TurnLost, UnreachedError
-from firesteel.task.executor import crash_note
+from firesteel.spark.standing.work import EndedEarlyError, TurnLost, UnreachedError
+from firesteel.task.executor import notes
 from firesteel.task.executor.messages import FailedMessage
 from firesteel.task.executor.place import Place
 
@@ -142,7 +142,7 @@ class PostMortem:
             kind = ev.FailureKind.FATAL
         elif batch.by_partition and not given_up.worker:
             kind = ev.FailureKind.USER
-        if given_up.worker and (words := crash_note.find(self._store, (*culprit, batch.open[culprit]))):
+        if given_up.worker and (words := notes.find(self._store, (*culprit, batch.open[culprit]))):
             kind, told = ev.FailureKind.USER, words
         return ev.FailureCause(kind, told[0], hint=told[1])
 

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
+from firesteel.model.job_graph import JobGraph, ResultPartitionType
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
@@ -40,12 +41,12 @@ from firesteel.options import (
 )
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.takeover import NO_BASE
+from firesteel.run.choose import decision_of, decisions_of
 from firesteel.scheduler.inputs import DirectInputs, Inputs
 from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.planned import planned
-from firesteel.spark.driver.exchanges import decisions_before
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
@@ -54,14 +55,12 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.pools import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
-from firesteel.spark.recovery.header import FROM_NOTHING
-from firesteel.spark.recovery.resuming import Opened, beginning_of, side_inputs_of, storage_of
+from firesteel.spark.recovery.resuming import WITHOUT_LOG, Opened
 from firesteel.spark.recovery.runs import ALL, NONE, SOME
-from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
-from firesteel.spark.session.shipping import engine_of, ship
+from firesteel.spark.session.shipping import engine_of, modules_beside, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
@@ -91,10 +90,10 @@ def submit(
     *,
     job_id: str | None = None,
     costs: StepCosts = NO_COSTS,
-    opened: Opened | None = None,
+    opened: Opened = WITHOUT_LOG,
 ) -> JobRun:
     """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None. ``costs``: of steps, from
-    earlier runs. ``opened``: the job that goes on, if any does; None: nothing of it is to outlive its driver.
+    earlier runs. ``opened``: the job that goes on, if any does.
 
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
@@ -103,16 +102,8 @@ def submit(
     try:
         check_session(session)
         with own_interrupts():
-            prepared = _prepare(
-                compiled,
-                session.sparkContext,
-                options,
-                job_id or new_job_id(),
-                watchers.record,
-                costs=costs,
-                opened=opened,
-            )
-            run = JobRun(options, watchers, prepared)
+            context = session.sparkContext
+            run = _prepared(compiled, context, options, job_id or new_job_id(), watchers, costs=costs, opened=opened)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
         if run is None:
@@ -123,29 +114,19 @@ def submit(
     return run
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Everything made before the job starts. ``decisions``: on how the job will run, taken before it does."""
-
-    driver: DriverInput
-    storage: JobStorage
-    opened: Opened | None
-    decisions: tuple[Decision, ...]
-
-
-def _prepare(
+def _prepared(
     compiled: CompiledJob,
     context: Any,
     options: Options,
     job_id: str,
-    record: Callable[[Any], None],
+    watchers: Instruments,
     *,
     costs: StepCosts,
-    opened: Opened | None,
-) -> Prepared:
+    opened: Opened,
+) -> JobRun:
     """Leaves nothing behind where it raises, but what it had found."""
     with ExitStack() as undo:
-        same = None if opened is None else opened.same
+        same = opened.same
         queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
         in_order = queue is not None and queue.result == BOUNDED
         slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
@@ -161,8 +142,8 @@ def _prepare(
             cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
             costs=costs,
         )
-        given = given if opened is None else opened.given(given)
-        side_inputs = side_inputs_of(opened, options)
+        given = opened.given(given)
+        side_inputs = opened.side_inputs()
         asked = side_inputs or DirectInputs()
         if same is None:
             scheduler = create_scheduler(compiled.job_graph, options, given, asked, join=join)
@@ -178,9 +159,9 @@ def _prepare(
         beside = modules_beside(programs.values())
         needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
         modules = tuple(sorted(set(needed) - {module.name for module in beside}))
-        token_base = new_token_base((NO_BASE, *(() if opened is None else opened.origins)))
-        here: dict[str, Any] = {"root": root, "filesystem": filesystem, "application": context.applicationId}
-        storage = storage_of(opened, compiled, options, job_id, token_base=token_base, **here)
+        token_base = new_token_base((NO_BASE, *opened.origins))
+        here: dict[str, Any] = {"filesystem": filesystem, "application": context.applicationId}
+        storage = opened.storage(compiled, options, root, job_id, token_base=token_base, **here)
         there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
         storage.sweep()
         if same is None:
@@ -209,16 +190,17 @@ def _prepare(
             failed_rows=options[FAILED_ROWS],
             engine=None if ours else engine_of(context, programs.values(), there=there.engine),
             modules=beside,
-            watch=None if opened is None else opened.watch(options),
+            watch=opened.watch(options),
             token_base=token_base,
         )
         decisions = (
+            *decisions_before(compiled),
             *(() if queue is None else (queue,)),
             *slot_provisioning.decisions(),
-            *(() if opened is None else opened.decisions),
+            *opened.decisions,
         )
         own = DriverIdentity(storage.epoch, token_base, context.applicationId)
-        beginning = beginning_of(opened, compiled, options, storage, given=given, side_inputs=side_inputs, driver=own)
+        beginning = opened.beginning(compiled, options, storage, given=given, side_inputs=side_inputs, driver=own)
         driver = DriverInput(
             compiled=compiled.copy(),  # its graph may change while the job runs
             context=context,
@@ -228,7 +210,7 @@ def _prepare(
             job=Blob.of(information),
             token_of=information.token_of,
             programs=programs,
-            record=record,
+            record=watchers.record,
             scratch=storage.scratch,
             nodes=NodeNames(context.applicationId, options[NODE_VARIABLE]),
             look_seconds=look_seconds(options),
@@ -240,14 +222,22 @@ def _prepare(
             finishing=storage.hold,
         )
         undo.pop_all()
-        return Prepared(driver, storage, opened, (*decisions_before(compiled), *decisions))
+        return JobRun(options, watchers, driver, storage, opened, decisions)
 
 
 class JobRun:
     """A job that was submitted."""
 
-    def __init__(self, options: Options, instruments: Instruments, prepared: Prepared) -> None:
-        given, opened = prepared.driver, prepared.opened
+    def __init__(  # noqa: PLR0917
+        self,
+        options: Options,
+        instruments: Instruments,
+        given: DriverInput,
+        storage: JobStorage,
+        opened: Opened,
+        decisions: Sequence[Decision],
+    ) -> None:
+        """``decisions``: on how the job will run, taken before it does."""
         self.job_id = given.job_id
         self.job_name = given.compiled.job_graph.name
         self.ran_standing: dict[int, str] = {}
@@ -256,10 +246,10 @@ class JobRun:
         self._compiled = given.compiled
         self._options = options
         self._instruments = instruments
-        self._storage = prepared.storage
-        self._decisions = prepared.decisions
-        self._earlier = None if opened is None else opened.earlier
-        self._before = FROM_NOTHING if opened is None else opened.before
+        self._storage = storage
+        self._decisions = decisions
+        self._earlier = opened.earlier
+        self._before = opened.before
         self._begun: list[Any] = []
         self._copies: dict[tuple[int, int], tuple[Any, bytes]] = {}
         """By vertex and place: each sink and a copy of it, pickled as it was after ``begin``."""
@@ -578,3 +568,58 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
+
+
+def decisions_before(compiled: CompiledJob) -> list[Decision]:
+    """Why it runs in stages, and the rules that changed its plans. Of a pipelined job: which forward edges are pipelined, and why others are not. Of any: which edges go
+    forward so that ranges of keys stay whole."""
+    graph = compiled.job_graph
+    return [
+        *([] if compiled.runner is None else [decision_of(compiled.runner)]),
+        *decisions_of(compiled.rules),
+        *(
+            _exchange(
+                graph,
+                dataset.id,
+                "pipelined",
+                f"Streams to {_readers(graph, dataset.id)} in the same tasks: stores nothing.",
+            )
+            for dataset in graph.datasets
+            if dataset.type is ResultPartitionType.PIPELINED
+        ),
+        *(
+            _exchange(graph, dataset, "blocking", f"What it makes is stored before it is read, not streamed: {why}.")
+            for dataset, why in compiled.stored.items()
+        ),
+        *(
+            _exchange(
+                graph,
+                dataset,
+                "forward",
+                f"Goes forward to {_readers(graph, dataset)}, which is as parallel as this, whatever its volume: the rows lie in "
+                "ranges of keys, perhaps in order, which any other cut would part. rescale() before it gives that up.",
+                rule="ranges of keys",
+            )
+            for dataset in sorted(compiled.in_ranges)
+        ),
+    ]
+
+
+def _exchange(
+    graph: JobGraph, dataset: int, result: str, reason: str, rule: str = "execution.batch-shuffle-mode"
+) -> Decision:
+    producer = graph.vertices[graph.datasets[dataset].producer]
+    return Decision(
+        at=0.0,
+        what="exchange",
+        vertex=producer.id,
+        name=producer.name,
+        inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
+        rule=rule,
+        result=result,
+        reason=reason,
+    )
+
+
+def _readers(graph: JobGraph, dataset: int) -> str:
+    return ", ".join(f"'{graph.vertices[vertex].name}'" for vertex in graph.consumers(dataset))

@@ -1,4 +1,4 @@
-"""Threads beside the job's own. From Python 3.12 on none can be started any more when the process is about to end."""
+"""Threads beside the job's own, and its clock. From Python 3.12 on none can be started any more when the process is about to end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import numpy as np
+
+from firesteel.model.arrays import Floats
 
 CANCEL_REPEAT_SECONDS = 0.2
 """A job that is cancelled while Spark is still accepting it escapes the first call."""
@@ -61,3 +65,21 @@ def _cancel(context: Any, tag: str, ended: threading.Event, seconds: float = mat
         except Exception:  # Spark is gone, and the job with it
             return
         ended.wait(CANCEL_REPEAT_SECONDS)
+
+
+class Clock:
+    """Seconds since the job began, without those in which it had no driver, monotonic; ``of_wall`` places an executor's time of day on it."""
+
+    def __init__(self, at: float = 0.0) -> None:
+        """``at``: what it shows now."""
+        self._monotonic = time.monotonic() - at
+        self._wall = time.time() - at
+
+    def now(self) -> float:
+        return time.monotonic() - self._monotonic
+
+    def of_wall(self, seconds: float) -> float:
+        return max(0.0, seconds - self._wall)
+
+    def of_walls(self, seconds: Floats) -> Floats:
+        return np.maximum(seconds - self._wall, 0.0)

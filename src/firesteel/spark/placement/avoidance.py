@@ -10,11 +10,10 @@ from firesteel.scheduler.kernel.commands import BlockNodes, Placement
 from firesteel.scheduler.kernel.events import ExecutorChanged
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.placement import pools
-from firesteel.spark.placement.locality_preferences import locations
-from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.node_names import NodeNames, locations
 from firesteel.spark.placement.slot_blockers import SlotBlockers
 from firesteel.spark.storage.cleaning import Cleaner
-from firesteel.task.executor import blocklist_copy as blocklist
+from firesteel.task.executor import notes as blocklist
 from firesteel.task.executor.information import Blob
 
 

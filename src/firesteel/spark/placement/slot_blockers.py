@@ -18,8 +18,7 @@ from typing import Any
 
 from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
-from firesteel.spark.placement.locality_preferences import preferring
-from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.node_names import NodeNames, preferring
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.spark_task import is_blocked_here
 

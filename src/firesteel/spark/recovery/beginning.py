@@ -33,12 +33,11 @@ from firesteel.scheduler.recovery.reconcile import Found, events_after, kept_tok
 from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, LogHeader, SinkStep
 from firesteel.scheduler.recovery.replay import Replayed
 from firesteel.spark.driver.narrowing import NarrowingDone
-from firesteel.spark.recovery.corrections.identities import Identities
-from firesteel.spark.recovery.deployments import Deployments, Noted, Port
+from firesteel.spark.recovery.deployments import Deployments, Identities, Noted, Port
 from firesteel.spark.recovery.gate import Gate, LogGate, Recovery
 from firesteel.spark.recovery.runs import NO_RUN, PlaceInRun
-from firesteel.spark.recovery.sink_log import last_step
 from firesteel.spark.storage.cleaning import quietly
+from firesteel.spark.storage.outputs import last_step
 
 _log = logging.getLogger("firesteel.recovery")
 _OBJECT = re.compile(r"d(\d+)-(?:p\d+-a\d+|m\d+-\d+)-t(\d+)\.fsr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import pickle
 import time
@@ -20,6 +21,7 @@ from firesteel.errors import OutputExistsError, UsageError
 from firesteel.extras import command
 from firesteel.humanize import plural
 from firesteel.options import (
+    RECOVERY_DRY_RUN,
     RECOVERY_MODE,
     RECOVERY_RESUME,
     RESULTS_PURE,
@@ -29,6 +31,7 @@ from firesteel.options import (
     STORAGE_DIR,
     STORAGE_FILESYSTEM,
     Options,
+    retaining,
 )
 from firesteel.recovery.exclusive import refusal
 from firesteel.recovery.frames import DamagedLogError
@@ -62,9 +65,17 @@ from firesteel.spark.recovery.beginning import (
     NewLog,
     can_recover,
 )
-from firesteel.spark.recovery.corrections.corrected import Taking, corrected, correction_of, kept_in_words, left_of
-from firesteel.spark.recovery.corrections.from_earlier import AloneInRun, Earlier, FromEarlier
-from firesteel.spark.recovery.corrections.reused import check_reuse, lines_in_short, reused
+from firesteel.spark.recovery.corrections.corrected import (
+    CorrectedJob,
+    Taking,
+    corrected,
+    correction_of,
+    kept_in_words,
+    left_of,
+)
+from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
+from firesteel.spark.recovery.corrections.reused import ReusedJobs, check_reuse, lines_in_short, reused
+from firesteel.spark.recovery.deployments import Answered, Deployments, Port
 from firesteel.spark.recovery.header import (
     FROM_NOTHING,
     NO_PRINTS,
@@ -75,11 +86,10 @@ from firesteel.spark.recovery.header import (
     header_of,
     prints_of,
 )
-from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, ScriptRun, script_run
-from firesteel.spark.recovery.sink_log import last_step, sink_steps, stays_out
+from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, PlaceInRun, ScriptRun, script_run
 from firesteel.spark.storage.cleaning import quietly
-from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder
-from firesteel.spark.storage.reaching import told_of
+from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder, storage_root, told_of
+from firesteel.spark.storage.outputs import last_step, sink_steps, stays_out
 from firesteel.task.executor.openings import Watch
 
 _log = logging.getLogger("firesteel.recovery")
@@ -109,6 +119,8 @@ class Opened:
     """The job whose outputs are out already, so that nothing is left to do."""
     earlier: Earlier | None = None
     lines: tuple[str, ...] | None = None
+    logs: bool = True
+    """A log of the job is written; else nothing of it is to outlive its driver."""
 
     @property
     def origins(self) -> Mapping[int, str]:
@@ -140,6 +152,80 @@ class Opened:
         if self.lines is None:
             return None
         return Reusable(self.lines, {**self.origins, token_base: job_id}, options[RETAIN_ON_SUCCESS])
+
+    def side_inputs(self) -> SideInputs | None:
+        """Returns what writes down the side inputs of the job's scheduler; None: the job has no log."""
+        if not self.logs:
+            return None
+        return SideInputs() if self.same is None else self.same.side_inputs
+
+    def storage(
+        self,
+        compiled: CompiledJob,
+        options: Options,
+        root: str,
+        job_id: str,
+        *,
+        token_base: int,
+        filesystem: str | None,
+        application: str,
+    ) -> JobStorage:
+        """Of the job, not made yet. ``token_base``: of its driver."""
+        if not self.logs:
+            return JobStorage(root, job_id, application, filesystem)
+        return JobStorage(
+            root,
+            job_id,
+            application,
+            filesystem,
+            epoch=1 if self.same is None else self.same.found.epoch,
+            retain=retain_seconds(options),
+            place=self.identity.place(compiled.job_graph),
+            reusable=self.reusable(job_id, token_base, options),
+        )
+
+    def beginning(
+        self,
+        compiled: CompiledJob,
+        options: Options,
+        storage: JobStorage,
+        *,
+        given: Inputs,
+        side_inputs: SideInputs | None,
+        driver: DriverIdentity,
+    ) -> Beginning:
+        """``given``: what the scheduler was made with."""
+        job_id, same, earlier = storage.job_id, self.same, self.earlier
+        if side_inputs is None:
+            return FromNothing(job_id)
+        directory = storage.folder
+        log = NewLog(directory / LOG, driver, side_inputs, self.prints.job, retains=self.lines is not None)
+        run = script_run(directory.parent, self.identity.run)
+        if same is not None:
+            header = same.found.header
+            log.read_until = same.found.log.read
+        else:
+            own = replace(self.identity, run=run.name)
+            about: dict[str, Any] = {"given": codec.dump(given), "prints": self.prints.plain, "before": self.before}
+            log.header = header = header_of(compiled, options, job_id, own, **about)
+        in_run = run.place(header, self.identity.ordinal, retain_seconds(options)) if compiled.sinks else NO_RUN
+        if same is not None:
+            return GoesOn(job_id, log, same.replayed, same.carried, in_run=in_run)
+        if earlier is None:
+            return FromNothing(job_id, log, in_run=in_run)
+        return FromEarlier(
+            job_id=job_id,
+            log=log,
+            at=self.before.at,
+            in_run=AloneInRun(in_run, earlier),
+            earlier=earlier,
+            kept=earlier.kept(directory),
+            store=storage.store,
+        )
+
+
+WITHOUT_LOG = Opened(JobIdentity("", (), "", 0), NO_PRINTS, logs=False)
+"""A new job of which nothing is to outlive its driver."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +302,7 @@ def _open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Cal
     wanted = wanted_of(options, resume, mode)
     if wanted is None:
         _refuse_taken(compiled)
-        return Opened(identity, NO_PRINTS if mode == "off" else prints_of(compiled, options))
+        return WITHOUT_LOG if mode == "off" else Opened(identity, prints_of(compiled, options))
     if mode == "off":
         raise UsageError(
             "There is nothing to resume from, for no log of jobs is written.",
@@ -319,82 +405,6 @@ def wanted_of(options: Options, resume: Resume, mode: str) -> Wanted | None:
     if resume is None and named is not None:
         return Wanted(named)
     return Wanted(None, by_itself=True) if resume is None and mode == "auto" else None
-
-
-def side_inputs_of(opened: Opened | None, options: Options) -> SideInputs | None:
-    """Returns what writes down the side inputs of the job's scheduler; None: the job has no log."""
-    if opened is None or recovery_mode(options) == "off":
-        return None
-    return SideInputs() if opened.same is None else opened.same.side_inputs
-
-
-def storage_of(
-    opened: Opened | None,
-    compiled: CompiledJob,
-    options: Options,
-    job_id: str,
-    *,
-    token_base: int,
-    root: str,
-    filesystem: str | None,
-    application: str,
-) -> JobStorage:
-    """The storage of the job, not made yet. ``token_base``: of its driver."""
-    if opened is None or recovery_mode(options) == "off":
-        return JobStorage(root, job_id, application, filesystem)
-    return JobStorage(
-        root,
-        job_id,
-        application,
-        filesystem,
-        epoch=1 if opened.same is None else opened.same.found.epoch,
-        retain=retain_seconds(options),
-        place=opened.identity.place(compiled.job_graph),
-        reusable=opened.reusable(job_id, token_base, options),
-    )
-
-
-def beginning_of(
-    opened: Opened | None,
-    compiled: CompiledJob,
-    options: Options,
-    storage: JobStorage,
-    *,
-    given: Inputs,
-    side_inputs: SideInputs | None,
-    driver: DriverIdentity,
-) -> Beginning:
-    """``given``: what the scheduler was made with."""
-    job_id = storage.job_id
-    if opened is None or side_inputs is None:
-        return FromNothing(job_id)
-    directory = storage.folder
-    log = NewLog(directory / LOG, driver, side_inputs, opened.prints.job, retains=opened.lines is not None)
-    run = script_run(directory.parent, opened.identity.run)
-    if opened.same is not None:
-        header = opened.same.found.header
-        log.read_until = opened.same.found.log.read
-    else:
-        identity, encoded = replace(opened.identity, run=run.name), codec.dump(given)
-        header = header_of(
-            compiled, options, job_id, identity, given=encoded, prints=opened.prints.plain, before=opened.before
-        )
-        log.header = header
-    in_run = run.place(header, opened.identity.ordinal, retain_seconds(options)) if compiled.sinks else NO_RUN
-    if opened.same is not None:
-        return GoesOn(job_id, log, opened.same.replayed, opened.same.carried, in_run=in_run)
-    earlier = opened.earlier
-    if earlier is None:
-        return FromNothing(job_id, log, in_run=in_run)
-    return FromEarlier(
-        job_id=job_id,
-        log=log,
-        at=opened.before.at,
-        in_run=AloneInRun(in_run, earlier),
-        earlier=earlier,
-        kept=earlier.kept(directory),
-        store=storage.store,
-    )
 
 
 def obstacles(compiled: CompiledJob, found: FoundJob, present: LogHeader) -> list[str]:
@@ -564,3 +574,117 @@ def kept_before(same: SameJob) -> list[Decision]:
 
 def _anew(reason: str) -> Decision:
     return Decision(at=0.0, what="resume", result=BEGINS_ANEW, reason=f"The job begins anew: {reason}.")
+
+
+Earlier = CorrectedJob | ReusedJobs
+"""Jobs whose results a new job uses. ``origins``: of the tokens of these (``FoundJob.origins``); ``bases``: of the tokens that were used; ``staged``: what its sinks take over, by
+vertex and place; ``given``: all that its scheduler is made with, from what it would be otherwise; ``kept``: the objects, for the job in the directory; ``abandon``
+removes what was staged and nobody takes over; ``check_held`` raises FiresteelError where the new job may not publish, for another goes on from the same;
+``leave``: the new job is over. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class AloneInRun(PlaceInRun):
+    """The new job as one of its script's, which publishes only while nobody else goes on from the same."""
+
+    in_run: PlaceInRun
+    earlier: Earlier
+
+    def publishing(self) -> None:
+        self.earlier.check_held()
+        self.in_run.publishing()
+
+    def over(self, out: str, journal: Path | None) -> None:
+        self.in_run.over(out, journal)
+
+
+@dataclass(eq=False, kw_only=True)
+class FromEarlier(FromNothing):
+    """``store``: the present job's."""
+
+    earlier: Earlier
+    kept: KeptObjects
+    store: Any
+    _abandoned: bool = field(default=False, init=False)
+
+    def begin_sink(self, vertex: int, place: int, sink: Any) -> None:
+        """Takes over what was staged for an equal sink; all others begin anew."""
+        if not self._abandoned:
+            self._abandoned = True
+            self.earlier.abandon()
+        staged = self.earlier.staged.get((vertex, place))
+        if staged is None or self.log is None:
+            super().begin_sink(vertex, place, sink)
+            return
+        try:
+            winners = [pickle.loads(one.commits[place]) for one in staged.executions]
+            found = sink.recover(self.job_id, winners, json.loads(staged.state), step=BEGUN)
+        except Exception:  # the storage does not answer, say
+            _log.debug("what was staged for '%s' is not taken over", sink.name, exc_info=True)
+            self.kept.strike(staged.executions)
+            super().begin_sink(vertex, place, sink)
+            return
+        self.kept.strike([staged.executions[k] for k in found.missing])
+        self.log.begun(vertex, place, sink)
+
+    def deployments(self, compiled: CompiledJob, port: Port) -> Deployments:
+        assert self.log is not None
+        return Answered(self.log.noted(compiled, port), compiled, self.kept, self.store, port)
+
+
+def dry_run(compiled: CompiledJob, options: Options, resume: Resume) -> str:
+    """Lines for people. Raises UsageError where there is nothing to resume."""
+    options = retaining(options)
+    identity, mode = JobIdentity.of_next_job(), recovery_mode(options)
+    wanted = None if mode == "off" else wanted_of(options, resume, mode)
+    if wanted is None and options[RESULTS_REUSE]:
+        return _used(compiled, options, identity)
+    if wanted is None:
+        raise UsageError(
+            f"{RECOVERY_DRY_RUN.key} says what a resume would do, and none is asked for, or no log of jobs is written.",
+            hint=f"Write firesteel resume JOB --dry-run, or set {RESULTS_REUSE.key} = true.",
+        )
+    root = kept_folder(storage_root(options, shared=False))
+    with told_of(str(root)):
+        run, jobs = script_run(root, identity.run), JobsBelow(root)
+        if wanted.by_place:
+            run.goes_on(identity, 0.0, jobs, job_id=wanted.job_id, by_itself=wanted.by_itself, takes=False)
+            identity = replace(identity, run=run.name)
+        past = run.past(identity.ordinal)
+        is_done = past is not None and past.out != BEGAN
+        found = None if is_done else wanted.find(jobs, identity, run, has_sinks=bool(compiled.sinks))
+    if found is None:
+        raise UsageError(
+            f"The script's job {identity.ordinal + 1}, '{compiled.job_graph.name}', comes before the one to go on with, and a dry run runs nothing.",
+            hint="A dry run needs a script whose first job is the one in question.",
+        )
+    prints = prints_of(compiled, options)
+    present = header_of(compiled, options, found.job_id, identity, given=b"", prints=prints.plain)
+    with told_of(str(root)):
+        reasons = obstacles(compiled, found, present)
+        if not reasons:
+            try:
+                return goes_on(rebuilt(compiled, options, found)).reason
+            except (Diverged, DamagedLogError) as error:
+                reasons = [str(error).rstrip(".")]
+        correction = correction_of(found, present)
+        lines = correction.lines(_stored(found))
+    if not correction.keeps:
+        return "\n".join([f"Nothing of job {found.job_id} is kept: {'; '.join(reasons)}.", *lines])
+    return "\n".join([correction.reason(), *lines])
+
+
+def _used(compiled: CompiledJob, options: Options, identity: JobIdentity) -> str:
+    """Of a new job, what it would use of others."""
+    root = None if recovery_mode(options) == "off" else kept_folder(storage_root(options, shared=False))
+    check_reuse(root)
+    assert root is not None
+    present = header_of(compiled, options, "", identity, given=b"", prints=prints_of(compiled, options).plain)
+    with told_of(str(root)):
+        found = reused(root, present, identity.place(compiled.job_graph))
+        found.leave(finished=False)
+    return "\n".join([found.decision().reason, *found.lines()])
+
+
+def _stored(found: FoundJob) -> list[str]:
+    return [path.name for path in found.directory.iterdir()]

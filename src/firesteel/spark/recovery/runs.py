@@ -13,13 +13,19 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.journal.file import read
+from firesteel.journal.lookup import find
+from firesteel.journal.places import id_of
+from firesteel.options import STORAGE_DIR, Options
+from firesteel.options.registry import ON_COMMAND_LINE
 from firesteel.recovery.files import open_log, read_log
 from firesteel.recovery.frames import frame
 from firesteel.recovery.log import FencedError, LogFile
@@ -38,6 +44,7 @@ from firesteel.recovery.takeover import (
     written,
 )
 from firesteel.results.storage.owner import Owner, myself
+from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import (
     AnyLogRecord,
     DriverBegan,
@@ -48,7 +55,7 @@ from firesteel.scheduler.recovery.records import (
 )
 from firesteel.spark.recovery.header import JobIdentity
 from firesteel.spark.storage.cleaning import quietly
-from firesteel.spark.storage.directories import JobStorage
+from firesteel.spark.storage.directories import JobStorage, kept_folder, told_of
 
 BEGAN, ALL, SOME, NONE = "began", "all", "some", "none"
 """Of a job's outputs, those that are out; BEGAN: nobody has told."""
@@ -374,3 +381,39 @@ def _at_exit() -> None:
     well = _ending[0] and getattr(sys, "last_exc", None) is None and getattr(sys, "last_value", None) is None
     for run in _runs.values():
         quietly(lambda run=run: run.close(well=well))
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOfJob:
+    """``script``: its path, called with ``arguments``; empty: it was typed in. ``options``: those of its command line (-O), by their keys, and where its results
+    were found."""
+
+    job_id: str
+    script: str
+    arguments: tuple[str, ...]
+    options: Mapping[str, Any]
+
+
+def left_by(job: str, options: Options) -> ScriptOfJob:
+    """``job``: as journals are named, or a whole id below the storage that the options name. Raises UsageError where nothing is left of it."""
+    directory, job_id, planned = options[STORAGE_DIR], job, None
+    try:
+        path = find(job, options)
+        job_id = id_of(path)  # of a journal that is damaged
+        planned = next((one for one in read(path) if isinstance(one, JobPlanned)), None)
+    except UsageError:
+        if directory is None:
+            raise
+    if planned is not None:
+        job_id, directory = planned.job_id, directory or planned.options.get(STORAGE_DIR.key)
+    if directory is None:
+        raise UsageError(
+            f"Job {job_id} has left nothing to go on with, for its results had no place that lasts.",
+            hint=f"Set {STORAGE_DIR.key} to a directory before you run a job that is to be resumed.",
+        )
+    root = directory if "://" in directory else str(Path(directory).expanduser().absolute())
+    with told_of(root):
+        header = find_job(kept_folder(root), job_id).header
+    planned = header.plan
+    said = {key: value for key, value in planned.options.items() if planned.origins.get(key) == ON_COMMAND_LINE.where}
+    return ScriptOfJob(job_id, header.script, tuple(header.arguments), {**said, STORAGE_DIR.key: root})

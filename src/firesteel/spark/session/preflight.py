@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.humanize import minor_version
-from firesteel.results.storage.filesystem import first_line, shown
-from firesteel.results.storage.retry import retried
+from firesteel.results.storage.filesystem import first_line, retried, shown
 from firesteel.spark.driver.spark_errors import read_error
 from firesteel.spark.placement.node_names import learn
 from firesteel.spark.session.probe import Findings, Probe

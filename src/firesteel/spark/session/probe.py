@@ -98,7 +98,7 @@ def _storage_problem(root: str, name: str, number: int, filesystem: str | None) 
     """Sees the driver's file, and can write and remove one of its own."""
     import pyarrow.fs as pafs
 
-    from firesteel.results.storage.retry import retried
+    from firesteel.results.storage.filesystem import retried
 
     fs: Any
     path = ""

@@ -8,6 +8,7 @@ moment (``own_workers``) is taken back.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -22,8 +23,7 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.options import SPECULATIVE_ENABLED
-from firesteel.spark.session.gateway import Start
-from firesteel.spark.session.java import find_java_home
+from firesteel.spark.session.gateway import Start, find_java_home
 from firesteel.spark.session.versions import (
     INTERRUPT_HANDLERS,
     check_pyarrow,
@@ -274,3 +274,51 @@ def begins_cold(context: Any) -> bool:
     is_first = application not in _begun
     _begun.add(application)
     return is_first and is_local(context)
+
+
+_LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+"""py4j's loggers of these; the root logger takes some of them."""
+_SAID = (
+    "KeyboardInterrupt while sending command",
+    "Exception while sending command",
+    "Exception occurred while shutting",
+)
+
+
+class _AfterAnInterrupt(logging.Filter):
+    """Leaves out what py4j says of an interrupt, and of the connections that break off after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interrupted = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith(_SAID):
+            return True
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        self.interrupted = self.interrupted or _is_interrupt(error)
+        return not self.interrupted
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+@contextmanager
+def without_py4j_traces() -> Generator[None]:
+    """Meanwhile an interrupt leaves nothing but itself, and no handler at the root logger, which py4j's words would put there."""
+    listening = _AfterAnInterrupt()
+    root = logging.getLogger()
+    before = list(root.handlers)
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(listening)
+    try:
+        yield
+    finally:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(listening)
+        if listening.interrupted and not before:
+            for handler in list(root.handlers):
+                root.removeHandler(handler)

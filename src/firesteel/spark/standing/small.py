@@ -25,28 +25,28 @@ from firesteel.scheduler.kernel.commands import Deploy
 from firesteel.scheduler.kernel.events import CancelRequested
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode
-from firesteel.spark.driver.kill import NO_TASK, TaskGone
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.driver.threads import aside, pins_threads
 from firesteel.spark.placement.pools import is_fair
 from firesteel.spark.placement.status_store import SparkStatus, SparkTask
-from firesteel.spark.placement.watch import TasksLost
+from firesteel.spark.placement.watch import NO_TASK, TaskGone, TasksLost
 from firesteel.spark.session.own_workers import OwnWorkers, own_workers
 from firesteel.spark.session.preflight import runs_our_interpreter
 from firesteel.spark.session.sessions import grows, is_local, local_slots, setting
-from firesteel.spark.standing.crew import Crew, Member
-from firesteel.spark.standing.doors import Door, UnixDoor, encrypts, tcp_door
+from firesteel.spark.standing.crew import Crew, Door, Member, UnixDoor, encrypts, tcp_door
 from firesteel.spark.standing.lines import Line, Lines
-from firesteel.spark.standing.tasks import (
+from firesteel.spark.standing.work import (
     EndedEarlyError,
     NotTaken,
     Standing,
     StandingTasks,
+    Turn,
     TurnLost,
     UnreachedError,
+    Waiting,
+    Work,
     no_standing_tasks,
 )
-from firesteel.spark.standing.work import Turn, Waiting, Work
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.place import Place
 from firesteel.task.executor.standing import Greeting

@@ -14,8 +14,9 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from firesteel.connectors.files.paths import bucket_of, first_line, require_bucket, why
+from firesteel.connectors.files.paths import refusal as refusal_of_store
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.masking import mask_text
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
@@ -42,15 +45,11 @@ from firesteel.recovery.retention import (
     is_kept_by_mark,
     storage_clock,
 )
-from firesteel.recovery.uses import Use, begin_use, end_uses
-from firesteel.results.storage.at_once import mapped
-from firesteel.results.storage.filesystem import inside, open_location, shown
+from firesteel.recovery.uses import Use, begin_use, end_uses, last_use
+from firesteel.results.storage.filesystem import PAUSES, inside, mapped, open_location, rest, retried, shown
 from firesteel.results.storage.owner import ENDED, is_dead, myself
-from firesteel.results.storage.retry import PAUSES, rest, retried
 from firesteel.results.storage.store import ResultStore, StorageError, storage_error
 from firesteel.spark.storage.cleaning import quietly
-from firesteel.spark.storage.reaching import require_store
-from firesteel.spark.storage.space import Space, files_below, superseded
 
 REMOVED = ".removed"
 MOST_KEPT = 3
@@ -536,3 +535,125 @@ def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
     except (pa.ArrowException, ValueError, OSError) as error:
         raise UsageError(mask_text(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}")) from error
     return fs, path.rstrip("/")
+
+
+_ANOTHER = f"Set {STORAGE_DIR.key} to another place."
+_reached: set[str] = set()
+
+
+def require_store(fs: Any, path: str, root: str) -> None:
+    """Raises UsageError where the object store of ``root`` cannot be reached, refuses the credentials or has no such bucket. Of each place it is asked once in a process, and not again
+    after an error that is known: its client has tried several times by then, and nothing has been computed yet. Nothing is asked where ``root`` is a directory."""
+    if "://" not in root or root in _reached:
+        return
+    label = f"{root.partition('://')[0]}://{path}"  # pyarrow's path begins with the bucket, also where the URL does not
+
+    def ask() -> Any:
+        try:
+            return fs.get_file_info(path).type
+        except (OSError, pa.ArrowException) as error:
+            if refusal_of_store(label, error) is None:  # it may pass
+                raise
+            raise _refused(root, *why(label, error, _ANOTHER)) from error
+
+    try:
+        is_there = retried(ask) is not pafs.FileType.NotFound
+    except (OSError, pa.ArrowException) as error:
+        raise _refused(root, first_line(error), _ANOTHER) from error
+    if not is_there:
+        try:
+            require_bucket(fs, label)
+        except UsageError as error:
+            raise _refused(root, f"there is no bucket '{bucket_of(label)}'", error.hint) from None
+    _reached.add(root)
+
+
+def _refused(root: str, why_not: str, hint: str | None) -> UsageError:
+    return UsageError(f"Results between steps cannot lie at {mask_text(root)}: {why_not}.", hint=hint)
+
+
+@contextmanager
+def told_of(root: str) -> Generator[None]:
+    """Tells an OSError that an object store has given as a StorageError; one of a file system stays as it is."""
+    try:
+        yield
+    except OSError as error:
+        if root.partition("://")[0] in (root, "file"):
+            raise
+        said, hint = why(_plain(root), error, _ANOTHER)
+        message = f"The storage for intermediate results at {mask_text(root)} cannot be read: {said}."
+        raise StorageError(message, hint=hint, errno=error.errno) from error
+
+
+def _plain(root: str) -> str:
+    """The URL without credentials and settings; of Azure's that name the container before the account, with the container in the account's place."""
+    scheme, _, rest = root.partition("://")
+    authority, slash, path = rest.partition("?")[0].partition("/")
+    before, _, host = authority.rpartition("@")
+    container = before.partition(":")[0] if scheme == "abfs" and ".dfs." in host else ""
+    return f"{scheme}://{container or host}{slash}{path}"
+
+
+File = tuple[int, int] | str
+"""Device and number on it; or the path on an object store."""
+
+
+def superseded(kept: Mapping[str, Mapping[str, Any]], newest: str) -> list[str]:
+    """Names of the directories that have nothing that the newest has not. ``kept``: the owner's mark of each. Of two jobs that have the same and end at once
+    only one is told of the other."""
+    own = kept.get(newest, {})
+    lines = set(own.get(LINES, ()))
+
+    def is_more(mark: Mapping[str, Any], name: str) -> bool:
+        less = lines.difference(mark.get(LINES, ()))
+        return bool(less) or (own.get("at", 0.0), newest) > (mark.get("at", 0.0), name)
+
+    others = ((name, mark) for name, mark in kept.items() if name != newest and lines.issuperset(mark.get(LINES, ())))
+    return [name for name, mark in others if is_more(mark, name)]
+
+
+class Space:
+    """``directories``: of finished jobs, by name."""
+
+    def __init__(self, directories: Mapping[str, Path | ObjectPath]) -> None:
+        at_once = 1 if all(isinstance(one, Path) for one in directories.values()) else AT_ONCE
+        self._files = dict(zip(directories, mapped(files_below, directories.values(), at_once), strict=True))
+        self._used = dict(zip(directories, mapped(last_use, directories.values(), at_once), strict=True))
+        self._holders = Counter(file for files in self._files.values() for file in files)
+        self.bytes = sum({file: size for files in self._files.values() for file, size in files.items()}.values())
+
+    def shrink(self, most: int, remove: Callable[[str], bool]) -> None:
+        """Removes what was of use the longest time ago, until at most ``most`` bytes are left. What alone has more goes before all others. ``remove``:
+        returns False where somebody uses it."""
+        for name in sorted(self._files, key=lambda name: self._rank(name, most)):
+            if self.bytes <= most:
+                return
+            if remove(name):
+                self._take_off(name)
+
+    def _rank(self, name: str, most: int) -> tuple[bool, float]:
+        is_too_large = sum(self._files[name].values()) > most
+        return not is_too_large, self._used[name]
+
+    def _take_off(self, name: str) -> None:
+        for file, size in self._files[name].items():
+            self._holders[file] -= 1
+            self.bytes -= 0 if self._holders[file] else size
+
+
+def files_below(directory: Path | ObjectPath) -> dict[File, int]:
+    """The files in it and below, with their sizes in bytes. What goes meanwhile is left out."""
+    found: dict[File, int] = {}
+    if isinstance(directory, ObjectPath):
+        with suppress(OSError):
+            found = {place.path: place.size for place in directory.files_below()}
+        return found
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found |= files_below(Path(entry.path))
+                continue
+            with suppress(OSError):
+                stat = entry.stat(follow_symlinks=False)
+                found[stat.st_dev, stat.st_ino] = stat.st_size
+    return found

@@ -1,6 +1,6 @@
 """The commit barrier of a streaming query: it waits there after a commit, before anything of the next batch is planned.
 
-It sits in Spark's engine (see :mod:`firesteel.spark.streams.engine`), so that it works alike for every source and sink.
+It sits in Spark's engine (see :mod:`firesteel.spark.streams.commit_barrier`), so that it works alike for every source and sink.
 While armed, a thread of our own owns the engine's progress lock, which hinders no task; whenever the engine queues for it, it is
 let through, one place at a time, up to the checkpoint. There the driver is told, and answers: go on, or stop. A query that is
 stopped at the barrier ends without a batch begun.
@@ -10,15 +10,21 @@ No answer, a driver that is gone, a query that failed: after a bound at the late
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, ClassVar
 
-from firesteel.spark.streams.engine import Engine, Found, Place
+from py4j.protocol import Py4JError
+
+from firesteel.errors import UsageError
+from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+from firesteel.spark.streams.progress import Progress
 
 ANSWER_SECONDS = 30.0
 """A query at the barrier goes on by itself after so long without an answer."""
@@ -329,3 +335,225 @@ def commit_barrier_of(
     """Returns the commit barrier of a started query; where Spark offers none, one that just stops the query."""
     engine = Engine.of(query, context)
     return CommitBarrier(stop_query) if engine is None else EngineCommitBarrier(run, engine, stop_query, report)
+
+
+MICRO_BATCH = "MicroBatchExecution"
+_LOCKED = ".withProgressLocked("
+AWAKE_PAUSE = 0.0005
+"""Between looks at an engine that is about to wake up."""
+
+
+class Place(Enum):
+    """The place of the engine's thread."""
+
+    PLANNING = "constructNextBatch"
+    RUNNING = "runBatch"
+    """Inside a batch; queued for the lock there: about to commit it."""
+    CHECKPOINT = "executeOneBatch"
+    """Queued for the lock after a commit, or after it found nothing to do."""
+    GAP = "waitTillTime"
+    """Asleep until the trigger's next time."""
+    ELSEWHERE = ""
+
+
+def place_of(trace: str, *, queued: bool) -> Place:
+    """``trace``: the thread's frames, innermost first, one a line. ``queued``: it waits for the lock."""
+    if queued:
+        _, found, below = trace.partition(_LOCKED)
+        caller = below.partition("\n")[2].partition("\n")[0] if found else ""
+        places = (Place.PLANNING, Place.RUNNING, Place.CHECKPOINT)
+        return next((place for place in places if f".{place.value}(" in caller), Place.ELSEWHERE)
+    if f"{MICRO_BATCH}.{Place.RUNNING.value}(" in trace:
+        return Place.RUNNING
+    return Place.GAP if f".{Place.GAP.value}(" in trace else Place.ELSEWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """At a checkpoint. ``batch``: the last committed one, -1: none. ``idle``: none was committed since the last trigger."""
+
+    batch: int
+    idle: bool
+    progress: dict[str, Any] | None
+
+    def of_batch(self) -> Progress | None:
+        """Returns Spark's progress of the batch; None: it has not spoken of it yet, or spoke of a trigger that did nothing."""
+        if self.progress is None or self.progress.get("batchId") != self.batch:
+            return None
+        return Progress.of(self.progress)
+
+
+class _Uncaught:
+    """Takes the exception that Spark's batch thread dies of: a query that failed has told so already; one that was stopped in the middle of a
+    ``foreachBatch`` dies in Spark's own look at the interruption, which is nobody's concern."""
+
+    def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
+        _log.debug("a stream's thread ended with %s", error)
+
+    class Java:
+        implements: ClassVar = ["java.lang.Thread$UncaughtExceptionHandler"]
+
+
+_UNCAUGHT = _Uncaught()
+"""Each one that is given to Java stays there."""
+
+
+class Engine:
+    """Of one started query. Each call goes to the JVM; any may raise when Spark is stopping.
+
+    The lock's calls must come from one and the same Python thread: it has a thread of its own in the JVM.
+    """
+
+    def __init__(self, gateway: Any, execution: Any) -> None:
+        self._text_of = gateway.jvm.org.apache.spark.util.Utils.exceptionString
+        self._carrier = gateway.jvm.java.lang.Throwable()
+        """Of a stack: the JVM has no call that gives one as text to Python."""
+        self._millis = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        self._execution = execution
+        self._lock = execution.awaitProgressLock()
+        self._thread = execution.queryExecutionThread()
+        package = execution.getClass().getPackage().getName()
+        self._active, self._ended = (
+            getattr(getattr(gateway.jvm, f"{package}.{state}$"), "MODULE$") for state in ("ACTIVE", "TERMINATED")
+        )
+
+    @classmethod
+    def of(cls, query: Any, context: Any) -> Engine | None:
+        """None where this Spark, or this kind of query, offers no commit barrier."""
+        from py4j.clientserver import ClientServer
+        from py4j.protocol import Py4JError
+
+        gateway = context._gateway
+        if not isinstance(gateway, ClientServer):  # all Python threads are one to the JVM: nobody would own the lock
+            return None
+        try:
+            execution = execution_of(query)
+            if execution.getClass().getSimpleName() != MICRO_BATCH:
+                return None
+            engine = cls(gateway, execution)
+            engine._lock.hasQueuedThread(engine._thread)
+            engine._thread.setUncaughtExceptionHandler(_UNCAUGHT)
+            return engine if engine._lock.isFair() else None
+        except (Py4JError, AttributeError, TypeError):
+            return None
+
+    def is_active(self) -> bool:
+        return bool(self._execution.isActive())
+
+    def acquire(self, seconds: float) -> bool:
+        """In turn: after whoever waits already."""
+        return bool(self._lock.tryLock(int(seconds * 1000), self._millis))
+
+    def release(self) -> None:
+        self._lock.unlock()
+
+    def is_queued(self) -> bool:
+        """Returns whether the engine's thread waits for the lock."""
+        return bool(self._lock.hasQueuedThread(self._thread))
+
+    def end_asleep(self) -> bool:
+        """Marks the query as ended while its engine sleeps, so that it plans nothing when it wakes up. The lock is held.
+
+        False: it had woken up before and is about to plan a batch; the mark is taken back.
+        """
+        self._execution.state().set(self._ended)
+        while self._thread.isAlive():
+            if self.is_queued():
+                if self.place(queued=True) is Place.PLANNING:
+                    self._execution.state().set(self._active)
+                    return False
+                return True
+            if self.place(queued=False) is Place.GAP:
+                return True
+            time.sleep(AWAKE_PAUSE)
+        return True
+
+    def place(self, *, queued: bool) -> Place:
+        self._carrier.setStackTrace(self._thread.getStackTrace())
+        return place_of(self._text_of(self._carrier), queued=queued)
+
+    def checkpoint(self) -> tuple[int, bool]:
+        """Last committed batch (-1: none), and whether the last trigger found nothing to do.
+
+        To be asked while the lock is held and the engine is at a checkpoint or in a gap.
+        """
+        context = self._execution.getLatestExecutionContext()
+        batch, built = int(context.batchId()), bool(context.isCurrentBatchConstructed())
+        return (batch, False) if built else (batch - 1, True)
+
+    def is_due(self) -> bool:
+        """Returns whether Spark runs a batch next even if nothing is to be read: the last one moved the watermark past some state.
+
+        Only the run that saw this knows of it; the next start waits for rows. To be asked as :meth:`checkpoint` is.
+        """
+        context = self._execution.getLatestExecutionContext()
+        plan, metadata = context.executionPlan(), context.offsetSeqMetadata()
+        watermark = self._execution.watermarkTracker().currentWatermark()
+        if plan is None or not context.isCurrentBatchConstructed() or watermark <= metadata.batchWatermarkMs():
+            return False
+        rest = [getattr(metadata, f"copy$default${at}")() for at in range(3, metadata.productArity() + 1)]
+        return bool(plan.shouldRunAnotherBatch(metadata.copy(watermark, metadata.batchTimestampMs(), *rest)))
+
+    def running(self) -> int | None:
+        """The batch that was planned last, also when it is committed; None: none since the last trigger. Needs no lock."""
+        context = self._execution.getLatestExecutionContext()
+        return int(context.batchId()) if context.isCurrentBatchConstructed() else None
+
+    def progress(self) -> dict[str, Any] | None:
+        """Of the last trigger that did something, as Spark's listeners get it."""
+        last = self._execution.lastProgress()
+        return None if last is None else json.loads(last.json())
+
+
+JOIN_MILLIS = 200
+"""So long is the engine's thread waited for in one call to the JVM, which goes on for as often as it takes."""
+
+
+def stop_query(query: Any) -> None:
+    """Returns when the engine's thread has ended, however long its batch takes. Raises what Spark says if it is gone.
+
+    Spark's own ``stop()`` is not believed: with ``spark.sql.streaming.stopTimeout`` it gives up while the batch still runs, and
+    the next query would then work on the same checkpoint.
+    """
+    thread = engine_thread(query)
+    try:
+        query.stop()
+    except Exception as error:
+        if thread is None:
+            raise
+        _log.debug("stop() gave up; the query's thread is waited for", exc_info=error)
+    while thread is not None and thread.isAlive():
+        thread.join(JOIN_MILLIS)
+
+
+def engine_thread(query: Any) -> Any:
+    """Java's thread that runs the batches; None: this Spark does not show it."""
+    try:
+        return execution_of(query).queryExecutionThread()
+    except (Py4JError, AttributeError, TypeError):
+        return None
+
+
+def execution_of(query: Any) -> Any:
+    """Spark's own object of a query."""
+    execution = query._jsq
+    return execution.streamingQuery() if execution.getClass().getSimpleName() == "StreamingQueryWrapper" else execution
+
+
+def refuse_if_taken(spark: Any, checkpoint: str) -> None:
+    """Raises UsageError where a query of this process runs on the checkpoint, which Spark would stop without a word."""
+    known = CheckpointFiles(spark, checkpoint).query_id()
+    if not known:
+        return
+    name = None
+    with suppress(Py4JError, AttributeError, TypeError):  # a Spark that does not show its queries
+        running = list(spark._jsparkSession.sharedState().activeStreamingQueries().values())
+        found = next((query for query in running if query.id().toString() == known), None)
+        if found is None:
+            return
+        name = found.name() or str(found.runId().toString())
+    if name is not None:
+        raise UsageError(
+            f"A query of this process, '{name}', runs on the checkpoint at {checkpoint} already.",
+            hint="Stop it first and wait for its end, or name another checkpoint.",
+        )

@@ -35,11 +35,9 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamDatasets, StreamStatus
-from firesteel.spark.recovery.clock import Clock
-from firesteel.spark.streams.checkpoint.warming import warm_up
-from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
+from firesteel.spark.driver.threads import Clock, aside
 from firesteel.spark.streams.commit_barrier import AtBarrier, BarrierLost
-from firesteel.spark.streams.offers import Offers
+from firesteel.spark.streams.offers import LOOK_SECONDS, ClusterWatch, Offers
 from firesteel.spark.streams.progress import Heard, HeardIdle
 from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
@@ -386,3 +384,24 @@ class _Watch:
         if batch is not None and batch > run.commits.last and (run.number, batch) > self._told:
             self._told = (run.number, batch)
             self._report(BatchStarted(at=self._now(), run=run.number, batch=batch))
+
+
+_warmed: set[str] = set()
+_lock = threading.Lock()
+
+
+def warm_up(spark: Any, checkpoint: str) -> None:
+    """Returns at once."""
+    application = spark.sparkContext.applicationId
+    with _lock:
+        if application in _warmed:
+            return
+        _warmed.add(application)
+
+    def read() -> None:
+        try:
+            spark.newSession().read.format("statestore").option("path", checkpoint).load().take(1)
+        except Exception as error:  # several stores, no state yet, a query that has just ended
+            _log.debug("the state's reader was not warmed up: %s", error)
+
+    aside(read, "firesteel-warm-up", lambda: None)

@@ -29,18 +29,17 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.driver.threads import aside
-from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.checkpoint.repartition import (
+from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of, refuse_if_taken, stop_query
+from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
+from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
+from firesteel.spark.streams.query import Prepared, QueryStarter
+from firesteel.spark.streams.repartition import (
     cancel_repartition,
     recover,
     repartition_state,
     replay_pending,
 )
-from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of
-from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
-from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
-from firesteel.spark.streams.query import Prepared, QueryStarter
-from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
 LOOK_SECONDS = 0.1
 """Between looks, while a query is built, whether it is still wanted."""

@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from firesteel.connectors.files.reading.source import FileSource, Listed
-from firesteel.connectors.formats.plain_csv import PlainCsv
-from firesteel.connectors.formats.plain_json import PlainJson
-from firesteel.connectors.formats.plain_lines import PlainText
+from firesteel.connectors.formats.plain_lines import PlainCsv, PlainJson, PlainText
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.types import arrow_type, decimal_of, said
 from firesteel.sql.scans.columns import Columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firesteel.connectors.ranges import RangeSource
+from firesteel.connectors.memory import RangeSource
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Relation, Scan, Values, schema_of
 from firesteel.sql.plans.catalyst import Operator

@@ -11,9 +11,8 @@ from typing import Any
 
 from firesteel.model.descriptors import ExecutionDescriptor
 from firesteel.task.executor.place import Place
-from firesteel.task.executor.slots import resources
 from firesteel.task.executor.slots.holders import HolderLostError, holders_here
-from firesteel.task.executor.slots.slot import SlotInformation
+from firesteel.task.executor.slots.slot import SlotInformation, addresses_of
 
 LOST_EXIT_CODE = 78
 """Of a worker whose holder has ended: Spark runs the task again, as if the worker had died of it itself."""
@@ -53,7 +52,7 @@ def hand_over(
     """
     from pyspark import SparkFiles, TaskContext
 
-    addresses = resources.addresses_of(slot, descriptors[0].subtask)
+    addresses = addresses_of(slot, descriptors[0].subtask)
     holders = holders_here() if any(addresses.values()) else None
     if holders is None:
         return None

@@ -9,11 +9,14 @@ siblings live on.
 from __future__ import annotations
 
 import gc
+import os
 import pickle
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +27,23 @@ from numpy.typing import NDArray
 from firesteel.engine.connection import SPILLED
 from firesteel.errors import PartitionException
 from firesteel.model import sizes
-from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
+from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution, decode_gate
 from firesteel.model.steps import reports as step_reports
+from firesteel.results.storage.store import StorageError
 from firesteel.task import sharing
-from firesteel.task.executor import crash_note
-from firesteel.task.executor.blocklist_copy import Blocklist
+from firesteel.task.executor import notes
+from firesteel.task.executor.blobs import BlobCache
 from firesteel.task.executor.failures import RunAgainError, describe_failure
-from firesteel.task.executor.gates import evict, gate_columns
 from firesteel.task.executor.handed import hand_over
-from firesteel.task.executor.information import TASK_BITS, Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.task.executor.information import (
+    TASK_BITS,
+    Blob,
+    JobInformation,
+    VertexInformation,
+    VertexPart,
+    cache,
+    take_in,
+)
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,
@@ -42,16 +53,13 @@ from firesteel.task.executor.messages import (
     Written,
     encode,
 )
-from firesteel.task.executor.modules import take_in
+from firesteel.task.executor.notes import Blocklist
 from firesteel.task.executor.openings import watched
 from firesteel.task.executor.place import Place, here
-from firesteel.task.executor.scratch import empty, scratch_of, shared_of, users_shared_of
-from firesteel.task.executor.slots import resources, retiring
+from firesteel.task.executor.slots import retiring
 from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.task.executor.slots.resident import own_memory
-from firesteel.task.executor.slots.slot import SlotInformation
-from firesteel.task.executor.slots.thread_pools import size_to
-from firesteel.task.executor.standard_files import standard_files
+from firesteel.task.executor.slots.slot import SlotInformation, addresses_of, begin_slot, end_slot
 from firesteel.task.functions import instances
 from firesteel.task.mapped import MappedObjects
 from firesteel.task.program import (
@@ -66,6 +74,7 @@ from firesteel.task.program import (
 
 if TYPE_CHECKING:
     from firesteel.task.runner import Part
+
 
 _extended_by: set[tuple[str, ...]] = {()}
 _settled = (0, 0)
@@ -215,12 +224,12 @@ class _Task:
         return MemoryWatch(watched, self._resident)
 
     def _leave_crash_note(self, message: str, hint: str) -> None:
-        crash_note.leave(self._job().store, self._executions[0].identity, message, hint)
+        notes.leave(self._job().store, self._executions[0].identity, message, hint)
 
     def _what_ended_it(self) -> Exception:
         """Spark runs it again, so its worker ended before it had reported."""
         try:
-            words = crash_note.find(self._job().store, self._executions[0].identity)
+            words = notes.find(self._job().store, self._executions[0].identity)
         except Exception:
             words = None
         if words is not None:
@@ -228,7 +237,7 @@ class _Task:
         return RunAgainError("The executor or Python worker that ran the task is gone.")
 
     def _addresses(self, slot: SlotInformation) -> dict[str, tuple[str, ...]]:
-        return resources.addresses_of(slot, self._executions[0].descriptor.subtask)
+        return addresses_of(slot, self._executions[0].descriptor.subtask)
 
     def _job(self) -> JobInformation:
         return self._function.job.load()
@@ -268,7 +277,7 @@ class _Task:
                 self._culprit = run.culprit or 0
         finally:
             sharing.end()
-            resources.end()
+            end_slot()
             empty(scratch, but=SPILLED)
 
 
@@ -319,7 +328,7 @@ class _Execution:
         from firesteel.task.runner import Part
 
         vertex: VertexInformation = self.part.vertex.load()
-        resources.begin(vertex.slot_sharing_group, self.descriptor.subtask, slot)
+        begin_slot(vertex.slot_sharing_group, self.descriptor.subtask, slot)
         program = _program(vertex)
         self.context = TaskContext(
             job_id=job.job_id,
@@ -452,3 +461,207 @@ def extend_module_path(paths: tuple[str, ...]) -> None:
     if paths not in _extended_by:
         _extended_by.add(paths)
         sys.path.extend(p for p in paths if p not in sys.path)
+
+
+_blobs: dict[str, BlobCache] = {}
+_told_dropped: tuple[bytes, ...] = ()
+
+
+def gate_columns(job: JobInformation, digest: bytes, inline: bytes | None) -> GateColumns:
+    """Decoded once per worker process, as long as it is remembered; fetched once per executor. Raises StorageError."""
+    gate: GateColumns | None = cache.get(digest)
+    if gate is None:
+        gate = decode_gate(inline if inline is not None else _blobs_of(job).get(digest))
+        cache.put(digest, gate, gate.nbytes)
+    return gate
+
+
+def _blobs_of(job: JobInformation) -> BlobCache:
+    """The executor's blobs of this job. Raises StorageError when the job is over."""
+    known = _blobs.get(job.job_id)
+    if known is None:
+        _blobs.clear()
+        if job.scratch is not None:
+            root = Path(job.scratch) / "blobs"
+            make_in_place(root)
+        else:
+            root = Path(local_directory()) / "firesteel-blobs"
+            with suppress(OSError):  # then each task fetches for itself
+                root.mkdir(parents=True, exist_ok=True)
+        known = _blobs[job.job_id] = BlobCache(root, job.job_id, job.store, job.blob_cache_bytes)
+        known.forget_idle_jobs()
+    return known
+
+
+def evict(job: JobInformation, dropped: tuple[bytes, ...]) -> None:
+    """Drops the decoded gates that the driver says nobody will read again."""
+    global _told_dropped  # noqa: PLW0603
+    if dropped == _told_dropped:
+        return
+    _told_dropped = dropped
+    for digest in dropped:
+        cache.drop(digest)
+    if dropped:
+        _blobs_of(job).drop(dropped)
+
+
+_scratch: dict[str, Path] = {}
+
+
+def scratch_of(job: JobInformation) -> Path:
+    """This worker's private directory for the job, empty. A worker runs one task at a time, so the task owns it.
+
+    Made once per job, since making and removing a directory for each task costs more than a small task does.
+    """
+    known = _scratch.get(job.job_id)
+    if known is None:
+        _forget_scratch()
+        root = job.scratch or f"{local_directory()}/firesteel-scratch-{job.job_id}"
+        known = Path(root) / str(os.getpid())
+        empty(known)  # of an earlier process with this number
+        _scratch[job.job_id] = known
+    if job.scratch is None:
+        known.mkdir(parents=True, exist_ok=True)
+    else:
+        make_in_place(known)
+    return known
+
+
+def shared_of(scratch: Path) -> Path:
+    """The directory of what the workers of an executor share of the job, beside their own."""
+    return scratch.parent / "shared"
+
+
+def users_shared_of(scratch: Path) -> Path:
+    """The directory of what functions of users share (``task.sharing``): Spark's, for the session; without one, the job's."""
+    return Path(local_directory()) / "firesteel-shared" if "SPARK_LOCAL_DIRS" in os.environ else shared_of(scratch)
+
+
+def local_directory() -> str:
+    """The executor's own, which Spark removes with it."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+
+
+def make_in_place(directory: Path) -> None:
+    """Not its parent too: the driver has made that, and a task that starts when its job is over must leave nothing."""
+    try:
+        directory.mkdir(exist_ok=True)
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"{directory.parent}, where tasks keep what they spill, is gone: the job is over, or another program removed "
+            f"{directory.parent.parent} while it ran.",
+            hint="Set firesteel.storage.directory to a place that is not cleaned up automatically.",
+        ) from error
+
+
+def empty(directory: Path, but: str = "") -> None:
+    """Removes what a task left in its directory, if anything. ``but``: the name of what stays."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name == but:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _forget_scratch() -> None:
+    """Removes what this worker has from an earlier job; Spark removes the executor's directory with the executor."""
+    while _scratch:
+        _, directory = _scratch.popitem()
+        shutil.rmtree(directory, ignore_errors=True)
+        for shared in (directory.parent / "indexes", shared_of(directory)):  # whoever misses it reads anew
+            shutil.rmtree(shared, ignore_errors=True)
+
+
+_ALL = (0, 1, 2)
+_OBJECTS = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
+
+
+@contextmanager
+def standard_files() -> Generator[None]:
+    """Restore descriptors 0 to 2 at the end and close whatever else has got their numbers by then.
+
+    A descriptor of which no copy is left becomes an empty file. ``sys.stdout`` and its siblings are opened again if they were closed. No
+    OSError of this bookkeeping is raised.
+    """
+    before = {number: _which(number) for number in _ALL}
+    if None in before.values():
+        _fill()
+        before = {number: _which(number) for number in _ALL}
+    copies: dict[int, int] = {}
+    try:
+        for number in _ALL:
+            with suppress(OSError):  # no more files may be opened
+                copies[number] = os.dup(number)
+        yield
+    finally:
+        for number in _ALL:
+            _restore(number, copies.get(number), before[number])
+        if None in map(_which, _ALL):
+            _fill()
+        _open_objects()
+
+
+def _restore(number: int, copy: int | None, before: tuple[int, int] | None) -> None:
+    if copy is not None and (before is None or _which(copy) != before):
+        copy = None  # the function has closed it, and another file may have its number
+    if _which(number) != before:
+        with suppress(OSError):
+            if copy is None:
+                os.close(number)
+            else:
+                os.dup2(copy, number)
+    if copy is not None:
+        with suppress(OSError):
+            os.close(copy)
+
+
+def _open_objects() -> None:
+    """Python's objects do not own their descriptors and stay closed when a function has closed them."""
+    for number, plain in _OBJECTS:
+        for name in (f"__{plain}__", plain):
+            old = getattr(sys, name, None)
+            if getattr(old, "closed", False):
+                with suppress(OSError):
+                    opened = open(  # noqa: SIM115
+                        number,
+                        "w" if number else "r",
+                        encoding=getattr(old, "encoding", None),
+                        errors=getattr(old, "errors", None),
+                        closefd=False,
+                    )
+                    setattr(sys, name, opened)
+
+
+def _which(number: int) -> tuple[int, int] | None:
+    """None: it is closed."""
+    with suppress(OSError):
+        found = os.fstat(number)
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _fill() -> None:
+    """Opens the closed ones as an empty file: the lowest free number comes first."""
+    with suppress(OSError):  # no more files may be opened
+        while (made := os.open(os.devnull, os.O_RDWR)) in _ALL:
+            os.set_inheritable(made, True)
+        os.close(made)
+
+
+LEAST_IO_THREADS = 2
+"""They mostly wait; and one that waits for another must not be the only one."""
+_io_threads = pa.io_thread_count()
+"""As the process was started."""
+
+
+def size_to(threads: int | None) -> None:
+    """``threads``: of a slot; None: as Spark's own slots have it, one core, and pyarrow's own number for waiting on storage."""
+    for wanted, count, change in (
+        (threads or 1, pa.cpu_count, pa.set_cpu_count),
+        (max(threads, LEAST_IO_THREADS) if threads else _io_threads, pa.io_thread_count, pa.set_io_thread_count),
+    ):
+        if count() != wanted:
+            change(wanted)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
@@ -26,7 +25,7 @@ from firesteel.task.functions.pandas_conversion import (
 )
 from firesteel.task.functions.row_errors import FAILS, OnError, is_of_a_row, row_errors
 from firesteel.task.functions.user_code import Conformer, UserFunctionError, call
-from firesteel.task.operators.grouping import Groups, encode, key_columns, paired_columns
+from firesteel.task.operators.grouping import grouped, paired
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 
 
@@ -180,11 +179,8 @@ class CoGroupApplyInArrow:
             yield _Group((left, right), partial(applied, left, right))
 
     def _pairs(self, inputs: list[UnitInput]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        left, right = inputs[0].table(), inputs[1].table()
-        both = paired_columns(left, self.left_keys, right, self.right_keys)
-        codes, n = encode(both, nulls_match=True)
-        lefts, rights = Groups(left, codes[: left.num_rows], n), Groups(right, codes[left.num_rows :], n)
-        for code in ((lefts.counts + rights.counts) > 0).nonzero()[0].tolist():
+        lefts, rights, codes = paired(inputs[0].table(), inputs[1].table(), self.keys)
+        for code in codes:
             yield lefts.of(code), rights.of(code)
 
 
@@ -195,7 +191,7 @@ def _batches_of(result: pa.Table | None) -> Batches:
 def _tables(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[pa.Table]:
     table = unit.table()
     if table.num_rows:
-        groups = _grouped(table, keys)
+        groups = grouped(table, keys)
         yield from map(groups.of, groups.codes())
 
 
@@ -204,7 +200,7 @@ def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[tuple[pa.Table, 
     table = unit.table()
     if table.num_rows == 0:
         return
-    for run, bounds in _grouped(table, keys).runs(MAX_RECORDS_PER_BATCH):
+    for run, bounds in grouped(table, keys).runs(MAX_RECORDS_PER_BATCH):
         if len(bounds) == 1 or not looks_the_same_in_parts(run):
             for low, high in bounds:
                 group = run.slice(low, high - low)
@@ -213,12 +209,6 @@ def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[tuple[pa.Table, 
         frame = to_dataframe(run, per_column=True)
         for low, high in bounds:
             yield run.slice(low, high - low), frame.iloc[low:high].reset_index(drop=True)
-
-
-def _grouped(table: pa.Table, keys: tuple[str, ...]) -> Groups:
-    if not keys:
-        return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
-    return Groups(table, *encode(key_columns(table, keys), nulls_match=True))
 
 
 def _arrow_key(table: pa.Table, keys: tuple[str, ...]) -> tuple[Any, ...]:

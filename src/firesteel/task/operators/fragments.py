@@ -386,7 +386,7 @@ def _of_steps(parts: Sequence[Any], made: Batches, ctx: TaskContext, rows: Itera
             ((why, hint) for said, why, hint in _CONDITIONS if said in stop.message),
             (stop.message.partition("left to Spark: ")[2] or stop.message, None),
         )
-        from firesteel.task.expression_errors import first_bad, with_row  # an executor loads it for an error alone
+        from firesteel.task.expressions import first_bad, with_row  # an executor loads it for an error alone
 
         what, reads = cast(tuple[str, frozenset[str]], one.told)
         alone = partial(Chain(tuple(parts)).raise_for, ctx=ctx)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from firesteel.results.hashing import hash_columns
 from firesteel.results.keys import common_key_type, normalise_key
 from firesteel.task.batches import one_chunk, stable_order, take_rows
 
@@ -29,56 +30,40 @@ def key_columns(table: pa.Table, keys: Sequence[str]) -> list[pa.Array]:
     return [normalised(table.column(key)) for key in keys]
 
 
-def paired_columns(
-    left: pa.Table, left_keys: Sequence[str], right: pa.Table, right_keys: Sequence[str]
-) -> list[pa.Array]:
-    """Per key pair the left column and behind it the right one, normalised to the same type."""
-    return [
-        pa.concat_arrays([normalised(a, to), normalised(b, to)])
-        for a, b in zip(map(left.column, left_keys), map(right.column, right_keys), strict=True)
-        for to in [common_key_type(a.type, b.type)]
-    ]
-
-
-def encode(columns: Sequence[pa.Array], *, nulls_match: bool) -> tuple[Codes, int]:
-    """A code below ``n`` per row, equal exactly for equal rows; returns (codes, n). The columns are normalised keys.
-
-    Nulls are a value of their own if ``nulls_match``, else rows with a null in any column get -1.
-    """
+def encode(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
+    """A code below ``n`` per row, equal exactly for equal rows; returns (codes, n). The columns are normalised keys, nulls values of their own."""
     if not columns:
         raise ValueError("encode needs at least one column")
-    codes, n = _encode_one(columns[0], nulls_match)
+    codes, n = _encode_one(columns[0])
     for column in columns[1:]:
-        more, m = _encode_one(column, nulls_match)
-        null = (codes < 0) | (more < 0)
+        more, m = _encode_one(column)
         codes, n = codes * m + more, n * m
-        codes[null] = -1
         if n > max(_DENSE * len(codes), 1024):
-            codes, n = _densify(codes)
+            codes, n = _encode_one(pa.array(codes), dense=False)
     return codes, n
 
 
-def _encode_one(column: pa.Array, nulls_match: bool) -> tuple[Codes, int]:
-    dense = integer_codes(column, nulls_match=nulls_match)
-    if dense is not None:
-        return dense[:2]
-    if pa.types.is_null(column.type):
-        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1
-    encoded = column.dictionary_encode(null_encoding="encode" if nulls_match else "mask")
-    codes = np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
-    return codes, max(len(encoded.dictionary), 1)
+def _encode_one(column: pa.Array, *, dense: bool = True) -> tuple[Codes, int]:
+    """``dense``: integers may be their own codes."""
+    found = _integer_codes(column) if dense else None
+    if found is not None:
+        return found
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices).astype(np.int64), max(len(encoded.dictionary), 1)
 
 
-def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, int] | None:
-    """(``value - smallest`` as codes, their number, the smallest) of integer, date or timestamp columns whose values lie close together.
+def _integer_codes(column: pa.Array) -> tuple[Codes, int] | None:
+    """``value - smallest`` as codes, and their number, of integer, date or timestamp columns whose values lie close together.
 
     The last code stands for null. None for other columns.
     """
     if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type)):
         return None
     if len(column) == column.null_count:
-        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1, 0
-    values = as_integers(column)
+        return np.zeros(len(column), dtype=np.int64), 1
+    values = column
+    if not pa.types.is_integer(column.type):  # the same memory as integers
+        values = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     bounds = pc.min_max(values)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     span = high - low + 1
@@ -87,20 +72,8 @@ def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, i
     numbers = np.asarray(values.fill_null(low) if values.null_count else values)
     codes = numbers.astype(np.int64, copy=False) - low
     if column.null_count:
-        codes[np.asarray(column.is_null())] = span if nulls_match else -1
-    return codes, span + 1, low
-
-
-def as_integers(column: pa.Array) -> pa.Array:
-    """The same memory as integers: of integers, dates and timestamps."""
-    if pa.types.is_integer(column.type):
-        return column
-    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-
-
-def _densify(codes: Codes) -> tuple[Codes, int]:
-    encoded = pa.array(codes, mask=codes < 0).dictionary_encode()
-    return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64), max(len(encoded.dictionary), 1)
+        codes[np.asarray(column.is_null())] = span
+    return codes, span + 1
 
 
 class Groups:
@@ -132,6 +105,25 @@ class Groups:
             low = high
 
 
+def grouped(table: pa.Table, keys: Sequence[str]) -> Groups:
+    """The rows by their values of these columns; without any they are one group."""
+    if not keys or not table.num_rows:
+        return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
+    return Groups(table, *encode(key_columns(table, keys)))
+
+
+def paired(left: pa.Table, right: pa.Table, keys: Sequence[Sequence[str]]) -> tuple[Groups, Groups, list[int]]:
+    """The rows of both sides by their keys, under common codes; and the codes that any side has. ``keys``: of left and right."""
+    both = (
+        pa.concat_arrays([normalised(a, to), normalised(b, to)])
+        for a, b in zip(map(left.column, keys[0]), map(right.column, keys[1]), strict=True)
+        for to in [common_key_type(a.type, b.type)]
+    )
+    codes, n = encode(list(both))
+    lefts, rights = Groups(left, codes[: left.num_rows], n), Groups(right, codes[left.num_rows :], n)
+    return lefts, rights, np.flatnonzero(lefts.counts + rights.counts).tolist()
+
+
 def _is_sorted(order: NDArray[np.int64]) -> bool:
     return bool((order[1:] > order[:-1]).all())
 
@@ -142,3 +134,25 @@ def plain_values(column: Any) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         return array.cast(array.type.value_type)
     return pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
+
+
+SLICES, SLICE_ROWS = 16, 128
+"""Rows looked at, in slices that lie evenly: rows that are in the order of their keys show as well."""
+SHARE = 1 / 16
+"""Of the sample, from which on a key is heavy: the one task that gets its rows would have twice what each of 16 should have."""
+
+
+def heavy_rows(table: pa.Table, names: Sequence[str]) -> pa.Array | None:
+    """A mask of the rows of heavy keys, by the hash of these columns; None where the sample has none, or the rows are too few."""
+    rows = table.num_rows
+    if rows < 2 * SLICES * SLICE_ROWS:
+        return None
+    starts = np.arange(SLICES) * (rows // SLICES)
+    sample = pa.concat_tables([table.slice(start, SLICE_ROWS) for start in starts.tolist()])
+    found, counts = np.unique(_hashes(sample, names), return_counts=True)
+    heavy = found[counts >= SHARE * sample.num_rows]
+    return pa.array(np.isin(_hashes(table, names), heavy)) if len(heavy) else None
+
+
+def _hashes(table: pa.Table, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return hash_columns([table.column(name) for name in names])

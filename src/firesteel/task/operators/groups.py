@@ -18,7 +18,7 @@ from firesteel.errors import EngineStop, FiresteelError, Stop
 from firesteel.task.batches import filter_rows
 from firesteel.task.operators.aggregation.folding import NO_REDUCTION, ChunkedState
 from firesteel.task.operators.fragments import INPUT, Chain, SqlFragment, SqlOfKeys, Statement
-from firesteel.task.operators.heavy import heavy_rows
+from firesteel.task.operators.grouping import heavy_rows
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 SAMPLE_ROWS = 1 << 16

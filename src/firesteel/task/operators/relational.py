@@ -19,9 +19,8 @@ from pyarrow import acero
 
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of, named_twice, plural
-from firesteel.task.batches import coalesce, filter_rows, one_chunk
-from firesteel.task.expression_errors import cannot_compute
-from firesteel.task.expressions import column, passed_columns, referenced_columns
+from firesteel.task.batches import coalesce, filter_rows, one_chunk, take_rows
+from firesteel.task.expressions import cannot_compute, column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
 from firesteel.task.program import Batches, TaskContext
 
@@ -348,3 +347,64 @@ def _constant(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
 def _chain(first: pa.RecordBatch, rest: Any) -> Batches:
     yield first
     yield from rest
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Each row with probability ``fraction``; ``replacement``: as often as Poisson's distribution with that mean says.
+
+    One draw a row, in the order of the rows, so that it does not matter how they are cut into batches. Subtasks draw
+    from streams of their own of ``seed``.
+    """
+
+    name: str
+    fraction: float
+    seed: int
+    replacement: bool
+    unitwise: ClassVar[bool] = False
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, ctx.subtask])))
+        for batch in batches:
+            drawn = self._drawn(batch, random)
+            if drawn.num_rows:
+                yield drawn
+
+    def _drawn(self, batch: pa.RecordBatch, random: np.random.Generator) -> pa.RecordBatch:
+        if not self.replacement:
+            return filter_rows(batch, pa.array(random.random(batch.num_rows) < self.fraction))
+        times = random.poisson(self.fraction, batch.num_rows)
+        rows = np.repeat(np.arange(batch.num_rows), times)
+        if not len(rows):
+            return batch.slice(0, 0)
+        return take_rows(pa.Table.from_batches([batch]), rows).to_batches()[0]
+
+
+STATISTICS = ("count", "mean", "stddev", "min", "max")
+
+
+def output_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """PySpark's: ``summary``, then a string for each column."""
+    return pa.schema([pa.field(name, pa.string()) for name in ("summary", *columns)])
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """One row per statistic. Reads one row, with the column ``0_count`` for the number of values of the first column, and so on."""
+
+    name: str
+    columns: tuple[str, ...]
+    statistics: tuple[str, ...]
+    unitwise: ClassVar[bool] = False
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        for batch in batches:
+            for row in batch.to_pylist():
+                places = range(len(self.columns))
+                columns = [[_text(row.get(f"{place}_{what}")) for what in self.statistics] for place in places]
+                arrays = [pa.array(values, pa.string()) for values in (list(self.statistics), *columns)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=output_schema(self.columns))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

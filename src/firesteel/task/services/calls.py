@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 import time
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple, Self
 from firesteel.errors import FiresteelError
 from firesteel.model.steps.reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
 from firesteel.task.functions.rows import Row
-from firesteel.task.services.event_loop import give_up, worker_loop
 from firesteel.task.services.rates import SharedRate
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
@@ -178,3 +178,27 @@ class Calls:
     def _pause(self, tries: int) -> float:
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, 20))
         return longest * (0.5 + self._random.random() / 2)
+
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_owner = 0
+"""The process that the loop's thread runs in: a forked one has none."""
+
+
+def worker_loop() -> asyncio.AbstractEventLoop:
+    """The running loop of this process."""
+    global _loop, _owner
+    with _lock:
+        if _loop is None or _owner != os.getpid():
+            _loop, _owner = asyncio.new_event_loop(), os.getpid()
+            threading.Thread(target=_loop.run_forever, name="firesteel-event-loop", daemon=True).start()
+        return _loop
+
+
+def give_up(loop: asyncio.AbstractEventLoop) -> None:
+    """Something holds the loop up and does not let go: what comes next gets another one."""
+    global _loop  # noqa: PLW0603
+    with _lock:
+        if _loop is loop:
+            _loop = None

@@ -18,8 +18,7 @@ from firesteel.control.names import StreamEntry, known_streams
 from firesteel.control.server import StreamHandler
 from firesteel.errors import UsageError
 from firesteel.journal.listing import ENDED, OPEN, RUNNING, UNFINISHED
-from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
-from firesteel.report.history import JobHistory, VertexHistory
+from firesteel.report.fold import Fold, JobFold, JobHistory, ScriptFold, StreamFold, VertexHistory
 from firesteel.scheduler.streaming.records import StreamStatus
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import FileFeed, Following, Tap

@@ -9,8 +9,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold
-from firesteel.report.history import VertexHistory
+from firesteel.report.fold import Fold, JobFold, ScriptFold, StreamFold, VertexHistory
 from firesteel.scheduler.streaming.records import StreamStatus
 from firesteel.ui.catalog.jobs import LIVE, Catalog
 from firesteel.ui.catalog.runs import Handler

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from msgspec.structs import replace
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.listing import STATUSES
-from firesteel.report.history import vertex_count
+from firesteel.report.fold import vertex_count
 from firesteel.ui.catalog.jobs import KINDS
 from firesteel.ui.catalog.source import Source
-from firesteel.ui.drawing.canvas import Caption, Span
+from firesteel.ui.drawing.canvas import Caption, Line, Mark, Points, Span, described, histogram, lines
 from firesteel.ui.drawing.graph import Card, Flow, graph
-from firesteel.ui.drawing.lines import Line, Mark, Points, described, histogram, lines
 from firesteel.ui.drawing.timeline import timeline as drawn_timeline
 from firesteel.ui.pages.templates import Asked, Links, render, state_class
 from firesteel.ui.views.structs import (
@@ -402,3 +403,55 @@ def comparison_page(source: Source, asked: Asked) -> str:
         else 0.0
     )
     return render("comparison.html", asked, jobs=jobs, left=left, right=right, view=view, most=most)
+
+
+FILES = {"ui.css": "text/css", "ui.js": "text/javascript", "icon.svg": "image/svg+xml"}
+"""Under /files/, with their media types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    path: str
+    """With parameters in braces."""
+    render: Callable[[Source, Asked], str]
+
+
+ROUTES = (
+    Route("/", jobs_page),
+    Route("/compare", comparison_page),
+    Route("/jobs/{id}", job_page),
+    Route("/jobs/{id}/timeline", timeline_page),
+    Route("/jobs/{id}/decisions", decisions_page),
+    Route("/jobs/{id}/failures", failures_page),
+    Route("/jobs/{id}/slots", slots_page),
+    Route("/jobs/{id}/options", options_page),
+    Route("/jobs/{id}/what-if", what_if_page),
+    Route("/jobs/{id}/vertices/{vertex}", vertex_page),
+    Route("/jobs/{id}/vertices/{vertex}/subtasks/{subtask}", subtask_page),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One that REST answers. ``parameters``: (name, meaning)."""
+
+    method: str
+    path: str
+    doc: str
+    parameters: Sequence[tuple[str, str]] = ()
+
+
+def rest_page(asked: Asked, requests: Sequence[Request]) -> str:
+    """The table of all that REST can be asked."""
+    return render("rest.html", asked, requests=requests)
+
+
+def error_page(asked: Asked, status: int, message: str, hint: str = "") -> str:
+    """``message``: a sentence; ``hint``: what to do about it."""
+    return render("error.html", asked, status=status, message=message, hint=hint)
+
+
+@cache
+def file(name: str) -> bytes:
+    """One of FILES."""
+    return (files("firesteel.ui.pages") / "files" / name).read_bytes()

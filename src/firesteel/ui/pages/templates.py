@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural, unsteering
-from firesteel.report.history import subtask_numbers
+from firesteel.report.fold import subtask_numbers
 from firesteel.ui.drawing.graph import GLYPHS
 from firesteel.ui.views.structs import Job, Script, Stream, UnknownThing
 from firesteel.view.live_table import coarse

@@ -6,7 +6,9 @@ import os
 import secrets
 import stat
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -15,9 +17,11 @@ from firesteel.errors import UsageError
 from firesteel.journal.file import Instrument
 from firesteel.journal.places import journal_directories
 from firesteel.options import BIND_ADDRESS, BIND_PORT, UI_TOKEN_FILE, Options
-from firesteel.options.ui import ports_of
+from firesteel.options.streams import ports_of
 from firesteel.ui.begun import Begun
 from firesteel.ui.catalog.following import Tap
+from firesteel.ui.catalog.index import Index, cache_folder
+from firesteel.ui.catalog.places import Place
 from firesteel.ui.catalog.runs import OwnRun, OwnRuns
 from firesteel.ui.catalog.source import Source
 from firesteel.ui.server.app import application
@@ -153,3 +157,27 @@ def say(line: str) -> None:
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
+
+
+class History(Server):
+    """Serves the journals in these places."""
+
+    def __init__(self, options: Options, places: Sequence[Place]) -> None:
+        self._indexes = [Index(place, cache_folder()) for place in places]
+        super().__init__(options, Source(self._indexes))
+
+    def close(self) -> None:
+        super().close()
+        for index in self._indexes:
+            index.close()
+
+
+def serve(options: Options, places: Sequence[Place]) -> None:
+    """Says where, and serves until Ctrl-C."""
+    history = History(options, places)
+    try:
+        say(history.line)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+    finally:
+        history.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from firesteel.ui.pages import routes as pages
+from firesteel.ui.pages import pages
 from firesteel.ui.pages.templates import Asked
 from firesteel.ui.server.answers import JSON, TABLES
 from firesteel.ui.server.routes import EVENTS, PREFIX, ROUTES, Parameter, Route

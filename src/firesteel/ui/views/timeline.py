@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from firesteel.humanize import plural
 from firesteel.report.executions import Executions, Flags, Floats, Ints, sentences
-from firesteel.report.fold import JobFold
-from firesteel.report.history import VertexHistory
+from firesteel.report.fold import JobFold, VertexHistory
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.ui.views.structs import (
     MOST_ITEMS,

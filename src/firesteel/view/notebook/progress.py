@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, StateChange
 from firesteel.view.live_table import MAX_ROWS, closing_line, headline, rows_of
 from firesteel.view.news import News

@@ -8,8 +8,7 @@ from firesteel.compile.stream_graph import StreamEdge, StreamNode, UnionStep, re
 from firesteel.humanize import plural
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
-from firesteel.view.notebook.graph import MOST_NODES, Edge, Node, graph_svg
-from firesteel.view.notebook.markup import details, link, note, table
+from firesteel.view.notebook.markup import MOST_NODES, Edge, Node, details, graph_svg, link, note, table
 from firesteel.view.stream_view import status_facts, status_title
 
 _MOST_HINTED = 12

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.report.executions import Attempt, Lives
-from firesteel.report.history import JobHistory
+from firesteel.report.fold import JobHistory
 from firesteel.report.tables import SCHEMAS
 from firesteel.view.notebook.job import MOST_ROWS, attempts_of
 from firesteel.view.notebook.markup import note, table

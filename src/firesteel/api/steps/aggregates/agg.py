@@ -19,14 +19,14 @@ from firesteel.api.steps.common import require_count
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate
-from firesteel.task.operators.aggregation.aggregates.distinct_sketch import (
+from firesteel.task.operators.aggregation.aggregate import Aggregate
+from firesteel.task.operators.aggregation.sketches import (
     LEAST_ERROR,
     MOST_ERROR,
     ApproximateDistinct,
+    ApproximatePercentile,
 )
-from firesteel.task.operators.aggregation.aggregates.quantile_sketch import ApproximatePercentile
-from firesteel.task.operators.aggregation.aggregates.users import Users, check_user_aggregate
+from firesteel.task.operators.aggregation.users import Users, check_user_aggregate
 
 __all__ = [
     "any_value", "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bool_and", "bool_or", "collect_list",

@@ -13,7 +13,7 @@ from firesteel.humanize import named_twice
 from firesteel.plan.expr import Expr
 from firesteel.plan.types import type_of
 from firesteel.results.keys import normal_type
-from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate, is_number, plain_type, require
+from firesteel.task.operators.aggregation.aggregate import Aggregate, is_number, plain_type, require
 from firesteel.task.operators.relational import aggregate_type, check_columns, order_type, unknown_column
 
 ROWS = "*"

@@ -22,7 +22,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.expressions import column
 from firesteel.task.functions.rows import fits
-from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
+from firesteel.task.operators.aggregation.aggregate import is_number
 from firesteel.task.operators.relational import check_columns
 
 MOST_VALUES = 10_000

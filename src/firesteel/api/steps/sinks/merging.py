@@ -12,20 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.steps.aggregates.functions import Aggregation
-from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
+from firesteel.api.steps.set_operations import union_of
 from firesteel.api.steps.sinks.layout import Layout
 from firesteel.api.steps.sinks.writing import end_with
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
-from firesteel.connectors.files.writing.leftovers import remove_leftovers
-from firesteel.connectors.merging.folder import FILE, Folder, listed
-from firesteel.connectors.merging.operators import ROWS, NoRows, OneRowAKey, RewriteFiles
-from firesteel.connectors.merging.sink import MergeSink
+from firesteel.connectors.files.writing.staging import remove_leftovers
+from firesteel.connectors.merging import FILE, ROWS, Folder, MergeSink, NoRows, OneRowAKey, RewriteFiles, listed
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.batches import nullable

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.sinks.bucketing import buckets_of, in_buckets
-from firesteel.api.steps.sinks.layout import Layout
+from firesteel.api.steps.sinks.layout import Layout, buckets_of, in_buckets
 from firesteel.compile.stream_graph import SinkStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.formats.arrow_files import ArrowSink
-from firesteel.connectors.formats.csv_sink import CsvSink
+from firesteel.connectors.formats.csv_files import CsvSink
 from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink

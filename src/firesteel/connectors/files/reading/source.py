@@ -5,35 +5,36 @@ A format says what columns its files have, how they are cut, and how a piece bec
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from time import perf_counter, thread_time
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.datasets import DatasetName, datasets_of
-from firesteel.connectors.files.compression import codec_of, damaged, plain_sizes, plain_stream
-from firesteel.connectors.files.conditions import Condition, condition, filter_batch
+from firesteel.connectors.files.compression import codec_of, damaged, plain_sizes, plain_stream, refuse_foreign
 from firesteel.connectors.files.partitions import Partitions, Values, find_partitions
 from firesteel.connectors.files.paths import (
+    DatasetName,
     InputFile,
     InputFiles,
     Location,
     PathLike,
     as_filesystem,
+    datasets_of,
     find_files,
     first_line,
     is_local,
     short_name,
 )
-from firesteel.connectors.files.reading.lines import count_lines, line_blocks, stream_blocks
-from firesteel.connectors.files.reading.packing import pack, piece_bytes
-from firesteel.connectors.files.shaping import fit, gather
+from firesteel.connectors.files.reading.evolution import check_merge_schema, merged_schema
+from firesteel.connectors.files.reading.lines import BLOCK, count_lines, line_blocks, stream_blocks
+from firesteel.connectors.files.shaping import Condition, condition, filter_batch, fit, gather, one_schema
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, format_count
 from firesteel.task.program import TaskContext
@@ -337,3 +338,147 @@ def for_each_file(
         parts = pool.map(of, [numbers[i : i + size] for i in range(few, len(numbers), size)])
         results.extend(chain.from_iterable(parts))
     return dict(zip(numbers, results, strict=True))
+
+
+T = TypeVar("T")
+
+_LEAST = 1 << 20
+_MOST_SPLITS = 20_000
+
+
+def piece_bytes(total: int, data_volume: int) -> int:
+    """Plain bytes a split should have: a sixteenth of a subtask's volume, so that there is something to balance.
+
+    Not under 1 MiB unless the volume is, and never so little that there are more than some 20,000 splits.
+    """
+    return max(data_volume // 16, min(data_volume, _LEAST), -(-total // _MOST_SPLITS), 1)
+
+
+def pack(items: Sequence[T], sizes: Sequence[int], target: int) -> list[tuple[list[T], int]]:
+    """Groups neighbours, in order, up to ``target`` bytes; a larger item stays alone. Returns each group with its bytes."""
+    groups: list[list[T]] = []
+    totals: list[int] = []
+    for item, size in zip(items, sizes, strict=True):
+        if groups and totals[-1] + size <= target:
+            groups[-1].append(item)
+            totals[-1] += size
+        else:
+            groups.append([item])
+            totals.append(size)
+    return list(zip(groups, totals, strict=True))
+
+
+class Footer(Protocol):
+    """The parts that the footers of all formats have."""
+
+    @property
+    def file(self) -> InputFile: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+_F = TypeVar("_F", bound=Footer)
+
+
+class FooterSource(FileSource, Generic[_F]):
+    """``merge_schema``: the files' schemas may differ as in :mod:`~firesteel.connectors.files.reading.evolution`.
+
+    Footers are read when the source is made (of a partitioned tree without ``merge_schema`` only the first; the others when
+    splits are listed, of the partitions that filters leave). They stay on the driver: there may be thousands.
+    """
+
+    def __init__(
+        self, paths: PathLike | Iterable[PathLike], filesystem: Any, partitions: bool | pa.Schema, merge_schema: bool
+    ) -> None:
+        self._merges = check_merge_schema(merge_schema, self.kind)
+        found, files = self._find(paths, filesystem, partitions)
+        numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
+        self._footers: dict[int, _F] = for_each_file(found, numbers, self._footer_reader())
+        self._have(self._agreed(found))
+
+    @staticmethod
+    @abstractmethod
+    def _footer_reader() -> Callable[[InputFiles, InputFile], _F]:
+        """A function that reads the footer of a file, on any thread, and raises UsageError for one that is damaged or of another format."""
+
+    def _agreed(self, found: InputFiles) -> pa.Schema:
+        """The schema of all footers that were read. Raises UsageError if there is none."""
+        footers = [footer for _, footer in sorted(self._footers.items())]
+        schemas = [(footer.file.path, footer.schema) for footer in footers]
+        return merged_schema(found, schemas) if self._merges else one_schema(found, schemas)
+
+    def _read_other_footers(self) -> None:
+        """Reads the footers of all files that are left after filters on partitions."""
+        assert self._found is not None, "list_splits is called on the driver"
+        missing = [number for number in self._kept if number not in self._footers]
+        if not missing:
+            return
+        self._footers.update(for_each_file(self._found, missing, self._footer_reader()))
+        self._agreed(self._found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_footers": {}}
+
+
+FILES = 8
+_MOST = 64 * BLOCK
+
+
+def first_blocks(source: Any, compression: str | None, has_row: Callable[[bytes], bool]) -> Iterator[tuple[str, bytes]]:
+    """(file's name, its first lines) of the first files of a :class:`~firesteel.connectors.files.reading.source.FileSource`.
+
+    ``has_row``: whether these lines hold a row; while they do not, more are read, to some 64 MiB or the file's end. Raises UsageError for a file that cannot be read.
+    """
+    found = source._found
+    seen = 0
+    for file in found.files:
+        if seen == FILES:
+            return
+        if not file.size:
+            continue
+        label = found.label(file.path)
+        codec = codec_of(file.path, compression)
+        try:
+            with found.filesystem.open_input_file(file.path) as raw, plain_stream(raw, codec) as stream:
+                if codec is None:
+                    refuse_foreign(label, raw.read(16), source.kind)
+                    raw.seek(0)
+                block = _whole_lines(stream, has_row)
+        except (OSError, pa.ArrowException) as error:
+            said = damaged(label, codec, error)
+            raise UsageError(said.message, hint=said.hint) from None
+        if block.strip():
+            seen += 1
+            yield label, block
+
+
+def _whole_lines(stream: Any, has_row: Callable[[bytes], bool]) -> bytes:
+    """The first lines that are not blank and hold a row. Looked at each time they have doubled."""
+    blocks: list[bytes] = []
+    size = seen = 0
+    for _, block in stream_blocks(stream):
+        if not blocks and not block.strip():
+            continue
+        blocks.append(block)
+        size += len(block)
+        if size < 2 * seen:
+            continue
+        seen = size
+        sample = b"".join(blocks)
+        if size > _MOST or has_row(sample):
+            return sample
+    return b"".join(blocks)
+
+
+def merge_types(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type that holds what each of the samples is made of."""
+    kinds = list(dict.fromkeys(t for t in types if not pa.types.is_null(t)))
+    if not kinds:
+        return pa.string()
+    if len(kinds) == 1:
+        return kinds[0]
+    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in kinds):
+        return pa.float64()
+    if all(pa.types.is_date(t) or (pa.types.is_timestamp(t) and t.tz is None) for t in kinds):
+        return pa.timestamp("us")
+    return pa.string()

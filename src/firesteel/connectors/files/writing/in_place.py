@@ -1,4 +1,5 @@
-"""Changes inside of a directory that stays: files come in, files and folders go out, and a dead job's half is taken back.
+"""Publishing: a directory that is renamed into its place (``Renamed``), and changes inside of one that stays (``InPlace``): files come in,
+files and folders go out, and a dead job's half is taken back.
 
 What will be changed is noted in the staging directory before the first move. The note goes when nothing may be taken back any
 more; so a note whose job is dead says that its changes are not complete, or that other sinks of the job were not published.
@@ -6,18 +7,23 @@ more; so a note whose job is dead says that its changes are not complete, or tha
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.paths import Location, is_local
-from firesteel.connectors.files.writing.moves import Moves
-from firesteel.results.storage.retry import retried
+from firesteel.connectors.files.paths import Location, first_line, is_local, why
+from firesteel.errors import FiresteelError
+from firesteel.results.storage.filesystem import retried
+from firesteel.results.storage.store import StorageError
 
 _NOTE = "_changes.json"
 _EMPTIED = "_emptied"
@@ -216,3 +222,188 @@ def _parent(name: str) -> str:
 
 def _all_at_once(name: str) -> str:
     return ""
+
+
+class Moves:
+    """Moves that are undone, the last first, when the block around them fails.
+
+    ``again``: some may have been made before, by a process that died: what lies at its end already was moved, and is undone with the rest.
+    ``inside``: a directory that is there, or was taken away by who goes on with these moves; ``is_ours``: nobody does. Else nothing is undone.
+    """
+
+    def __init__(
+        self,
+        filesystem: pafs.FileSystem,
+        *,
+        again: bool = False,
+        inside: str = "/",
+        is_ours: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._filesystem = filesystem
+        self._again = again
+        self._is_ours = is_ours
+        self._undo: list[Callable[[], Any]] = []
+        self._known_dirs = {inside}
+
+    def move(self, source: str, target: str) -> None:
+        """Raises OSError."""
+        if self._again and self._kind(source) is pafs.FileType.NotFound:
+            if self._kind(target) is pafs.FileType.NotFound:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        else:
+            self.make_dir(str(PurePosixPath(target).parent))
+            self._filesystem.move(source, target)
+        self.was_made(source, target)
+
+    def was_made(self, source: str, target: str) -> None:
+        """This move is undone, too."""
+        self._undo.append(partial(self._filesystem.move, target, source))
+
+    def make_dir(self, path: str) -> None:
+        missing: list[str] = []
+        for folder in map(str, (PurePosixPath(path), *PurePosixPath(path).parents)):
+            if folder in (*self._known_dirs, ".", "/"):
+                break
+            self._known_dirs.add(folder)
+            if self._kind(folder) is not pafs.FileType.NotFound:
+                break
+            missing.append(folder)
+        if missing:
+            for folder in reversed(missing):
+                self._filesystem.create_dir(folder, recursive=False)
+                self._undo.append(partial(self.remove_if_empty, folder))
+
+    def remove_if_empty(self, path: str) -> None:
+        """Another job may have put files there meanwhile."""
+        exists = self._kind(path) is not pafs.FileType.NotFound
+        if exists and not self._filesystem.get_file_info(pafs.FileSelector(path)):
+            self._filesystem.delete_dir(path)
+
+    def _kind(self, path: str) -> pafs.FileType:
+        return self._filesystem.get_file_info(path).type
+
+    def on_undo(self, step: Callable[[], Any]) -> None:
+        self._undo.append(step)
+
+    def keep(self) -> None:
+        """All steps so far stay."""
+        self._undo.clear()
+
+    def undo(self) -> None:
+        """Takes every step, the last first, then raises the first OSError there was. Raises OSError, too, where others go on with them."""
+        if self._undo and not self._is_ours():
+            self.keep()
+            raise OSError(errno.EBUSY, "another driver of the job has taken this over")
+        failed: list[OSError] = []
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except OSError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def __enter__(self) -> Moves:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(OSError):
+                self.undo()
+
+
+@contextmanager
+def storage_errors(label: str) -> Generator[None]:
+    """Turns what the operating system or Arrow says while writing to ``label`` into a sentence."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        code = getattr(error, "errno", None)
+        said, hint = _WHY_NOT.get(code or 0) or why(label, error, "")
+        if code in _IN_ITS_WORDS:
+            said = f"{said} ({first_line(error)})"
+        raise StorageError(f"{label} cannot be written: {said}.", hint=hint or None, errno=code) from error
+
+
+_FREE = "Free some space there or write elsewhere."
+_IN_ITS_WORDS = {errno.EACCES, errno.EPERM, errno.ENOENT}
+_WHY_NOT = {
+    errno.ENOSPC: ("no space is left on the device", _FREE),
+    errno.EDQUOT: ("the disk quota is used up", _FREE),
+    errno.EFBIG: (
+        "the file would be larger than files may be there",
+        "Raise that limit, or write more and smaller files.",
+    ),
+    errno.EROFS: ("the file system is read-only", "Write elsewhere, or have it mounted for writing."),
+    errno.EACCES: ("permission denied", "Check your access rights."),
+    errno.EPERM: ("permission denied", "Check your access rights."),
+    errno.ENOENT: (
+        "its directory is gone",
+        "Does every executor see this path, and does nothing else remove files there?",
+    ),
+}
+
+
+_RENAMED_NOTE = "_renamed.json"
+
+
+class Renamed:
+    """The new contents of ``target`` by the job whose staging directory this is."""
+
+    def __init__(self, target: Location, staging: str) -> None:
+        self._target = target
+        self._files: Any = target.filesystem
+        self._staging = staging
+        self._ready, self._old, self._note = f"{staging}/new", f"{staging}/old", f"{staging}/{_RENAMED_NOTE}"
+
+    @property
+    def is_open(self) -> bool:
+        """It has begun."""
+        return self._exists(self._note)
+
+    def make(self, added: Sequence[tuple[str, str]], moves: Moves, *, overwrites: bool) -> None:
+        """``added``: the place of each file, and its name in the directory. May be called again, with the same files, where the process died.
+
+        Raises FiresteelError where something is there that may not be overwritten, OSError.
+        """
+        made = self.is_open and not self._exists(self._ready)
+        if not made:
+            self._files.create_dir(self._ready, recursive=False)
+            self._put(self._note)
+        for source, name in added:
+            ready = f"{self._ready}/{name}"
+            moves.was_made(source, ready) if made else moves.move(source, ready)
+        if self._exists(self._old):
+            moves.was_made(self._target.path, self._old)
+        if made:
+            moves.was_made(self._ready, self._target.path)
+            return
+        self._put(f"{self._ready}/{SUCCESS}")
+        if self._exists(self._target.path):
+            self._put_aside(moves, overwrites=overwrites)
+        moves.move(self._ready, self._target.path)
+
+    def complete(self) -> None:
+        """From here on nothing is taken back."""
+        remove_note(self._files, self._note)
+
+    def take_back(self) -> None:
+        """The old contents go back where nothing has come in their place. Raises OSError."""
+        if self._exists(self._old) and not self._exists(self._target.path):
+            self._files.move(self._old, self._target.path)
+
+    def _put_aside(self, moves: Moves, *, overwrites: bool) -> None:
+        if not overwrites:
+            raise FiresteelError(
+                f"Nothing was published: {self._target.label} was created by another program while the job was running.",
+                hint="Write to another path, or with mode='overwrite'.",
+            )
+        places = (f"{self._old}{number or ''}" for number in range(1000))  # others write there, too
+        moves.move(self._target.path, next(place for place in places if not self._exists(place)))
+
+    def _exists(self, path: str) -> bool:
+        return self._files.get_file_info(path).type is not pafs.FileType.NotFound
+
+    def _put(self, path: str) -> None:
+        with self._files.open_output_stream(path):
+            pass

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,11 @@ import pyarrow as pa
 from firesteel.connectors.files.partitions import escape, exact_names, format_values
 from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.shaping import fit
-from firesteel.connectors.files.writing.moves import storage_errors
+from firesteel.connectors.files.spark_hash import bucket_numbers
+from firesteel.connectors.files.writing.in_place import storage_errors
 from firesteel.errors import FiresteelError
 from firesteel.results.plain import decoded_bytes
+from firesteel.task.program import Batches, TaskContext
 
 _PARTITIONED_CHUNK = 64 << 20
 _LEAST_CHUNK, _LEAST_EVEN = 64 << 10, 8 << 10
@@ -474,3 +476,37 @@ class Share:
         whole = written + left * self._bytes_written / self._rows_written
         files = round(whole / self._size)
         return whole / files + last / 2 if files > 1 else math.inf  # the nearer of before and behind the next write
+
+
+NOTE = b"firesteel.buckets"
+"""The key under which a Parquet file says how the rows of its folder are bucketed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """``count`` buckets by ``columns``. ``number``: the column that says in which a row lies; it is not written."""
+
+    count: int
+    columns: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    number: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.count} by {', '.join(self.columns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketNumbers:
+    """Adds the number of the bucket to each row, as the last column of ``schema``."""
+
+    name: str
+    columns: tuple[str, ...]
+    count: int
+    schema: pa.Schema
+    unitwise: ClassVar[bool] = True
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        for batch in batches:
+            numbers = bucket_numbers([batch.column(name) for name in self.columns], batch.num_rows, self.count)
+            yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self.schema)

@@ -24,9 +24,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.base import BEGUN, PUBLISHED, Recovered
-from firesteel.connectors.datasets import DatasetName, dataset_of
 from firesteel.connectors.files.compression import CODECS
-from firesteel.connectors.files.object_stores import require_bucket, why
 from firesteel.connectors.files.partitions import (
     NULL_NAME,
     check_partition_columns,
@@ -35,17 +33,19 @@ from firesteel.connectors.files.partitions import (
     parse_values,
 )
 from firesteel.connectors.files.paths import (
+    DatasetName,
     Location,
     PathLike,
     as_filesystem,
+    dataset_of,
     find_target,
     is_hidden,
     is_local,
     local_path,
+    require_bucket,
+    why,
 )
-from firesteel.connectors.files.writing.in_place import Change, InPlace
-from firesteel.connectors.files.writing.leftovers import is_left, remove_leftovers
-from firesteel.connectors.files.writing.moves import Moves, storage_errors
+from firesteel.connectors.files.writing.in_place import Change, InPlace, Moves, Renamed, storage_errors
 from firesteel.connectors.files.writing.part_files import (
     FileCommit,
     FileWriter,
@@ -55,8 +55,7 @@ from firesteel.connectors.files.writing.part_files import (
     PartWriter,
     encoded_bytes,
 )
-from firesteel.connectors.files.writing.renamed import Renamed
-from firesteel.connectors.files.writing.staging import Staging
+from firesteel.connectors.files.writing.staging import Staging, is_left, remove_leftovers
 from firesteel.errors import FiresteelError, OutputExistsError, UsageError
 
 _MODES = ("error", "overwrite", "append", "overwrite_partitions", "ignore")

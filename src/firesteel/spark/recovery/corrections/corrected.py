@@ -29,8 +29,8 @@ from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery.beginning import may_change_jobs
 from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob, object_names
 from firesteel.spark.recovery.header import Before
-from firesteel.spark.recovery.sink_log import sink_steps
 from firesteel.spark.storage.directories import MOST_KEPT, JobStorage, Place, abandon_sinks
+from firesteel.spark.storage.outputs import sink_steps
 
 _log = logging.getLogger("firesteel.recovery")
 

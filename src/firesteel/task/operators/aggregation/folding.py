@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.task.batches import chunked, filter_rows, nullable, table_batches, whole
-from firesteel.task.operators.heavy import heavy_rows
+from firesteel.task.operators.grouping import heavy_rows
 from firesteel.task.operators.units import MAX_LEVEL, rehash, spool, unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
 

@@ -18,7 +18,7 @@ from firesteel.task.functions.row_errors import FAILS, OnError, RowErrors, bisec
 from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError, call, complaint
 from firesteel.task.operators.aggregation.folding import OUTPUT_ROWS, FoldingState, fold_rows
-from firesteel.task.operators.grouping import Groups, encode, key_columns
+from firesteel.task.operators.grouping import Groups, encode, grouped, key_columns
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 
 Reducer = Callable[[Any, Any], Any]
@@ -40,7 +40,7 @@ class _Reducing:
     def merge(self, table: pa.Table) -> pa.Table:
         if table.num_rows <= 1:
             return table
-        groups = self.groups(table)
+        groups = grouped(table, self.keys)
         several = np.flatnonzero(groups.counts > 1)
         if not len(several):
             return table
@@ -56,11 +56,6 @@ class _Reducing:
 
     def finish(self, merged: pa.Table) -> pa.Table:
         return pa.Table.from_arrays(merged.columns, schema=self._schema)
-
-    def groups(self, table: pa.Table) -> Groups:
-        if not self.keys:
-            return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
-        return Groups(table, *encode(key_columns(table, self.keys), nulls_match=True))
 
     def folded(self, group: pa.Table) -> Any:
         rows = rows_of(group)
@@ -85,7 +80,7 @@ class _Reducing:
             return
         first = take_rows(groups.table.select(list(self.keys)), groups.starts[codes])
         both = pa.concat_tables([first, self.to_partial(pa.Table.from_batches([made])).select(list(self.keys))])
-        all_codes, _ = encode(key_columns(both, self.keys), nulls_match=True)
+        all_codes, _ = encode(key_columns(both, self.keys))
         half = len(codes)
         wrong = np.flatnonzero(all_codes[:half] != all_codes[half:])
         if len(wrong):
@@ -154,7 +149,7 @@ class ReduceGroups:
         if not table.num_rows:
             return
         folding = _Reducing(self.name, self.fn, self.group_keys, self.schema, ctx)
-        groups = folding.groups(table)
+        groups = grouped(table, folding.keys)
         yield from table_batches(
             take_rows(groups.table, groups.starts[np.flatnonzero(groups.counts == 1)]), OUTPUT_ROWS
         )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.task.batches import nullable, one_chunk, take_rows
-from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate, Members, State, inputs_of
+from firesteel.task.operators.aggregation.aggregate import Aggregate, Members, State, inputs_of
 from firesteel.task.operators.aggregation.folding import FoldingState, fold_partial, fold_rows
 from firesteel.task.operators.grouping import Codes, encode, key_columns, normalised
 from firesteel.task.program import Batches, TaskContext, UnitInput
@@ -88,7 +88,7 @@ def _members(table: pa.Table, keys: Sequence[str]) -> tuple[Members, Codes]:
     """The group of each row, none empty, and the first row of each."""
     if not keys:
         return Members(np.zeros(table.num_rows, dtype=np.int64), 1), np.zeros(0, dtype=np.int64)
-    codes, n = encode(key_columns(table, keys), nulls_match=True)
+    codes, n = encode(key_columns(table, keys))
     there = np.bincount(codes, minlength=n) > 0
     codes = (np.cumsum(there) - 1)[codes]
     first = np.zeros(int(there.sum()), dtype=np.int64)

@@ -1,1 +1,0 @@
-"""``firesteel decide``, and what a job would have decided with other options. Begin with ``decide``."""

@@ -1,4 +1,0 @@
-"""Rows merged by key into a folder of Parquet files: which files have the keys, those files without them, and the sink.
-
-Begin with ``folder``.
-"""
