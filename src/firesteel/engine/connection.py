@@ -25,6 +25,9 @@ SWITCHED_OFF = (
 """Rules of the engine's optimiser that change answers."""
 _BY_SIZE = ("join_order", "build_side_probe_side")
 """Rules that go by numbers of rows, which the engine takes for one of a stream: in tasks, joins stay as they are written."""
+_BY_RANGES = "partitioned_execution"
+"""A rule that computes an aggregate in ranges of its keys, by the statistics of whole files. A task reads a range of rows: it would read
+that once for each range of keys."""
 _LOOPS = ("asof_loop_join_threshold", "nested_loop_join_threshold", "merge_join_threshold")
 """Numbers of rows below which the engine compares every pair. Tasks set them to 0, because the engine takes a stream for one row."""
 
@@ -122,7 +125,7 @@ def _engine(settings: EngineSettings, files: Collection[str]) -> _Engine:
     config = {
         "temp_directory": str(settings.folder),
         "memory_limit": f"{settings.memory}B",
-        "disabled_optimizers": ",".join((*SWITCHED_OFF, *_BY_SIZE)),
+        "disabled_optimizers": ",".join((*SWITCHED_OFF, *_BY_SIZE, _BY_RANGES)),
         **dict.fromkeys(_LOOPS, 0),
     }
     try:
