@@ -29,6 +29,8 @@ MOST_VALUES = 4096
 MOST_RANGES = 16
 _MANY = 1 << 17
 """Different keys from which on it is not looked for gaps between them."""
+_LOOKED_AT = 1 << 20
+"""Keys that are looked at before all of them are, of which there may be too many."""
 _LEAST_GAP = 1 / 1024
 """Of all that lies between the least and the greatest key: what is in a narrower gap would hardly fill a row group."""
 MOST_BYTES = 4 << 20
@@ -47,9 +49,15 @@ class Keys:
     is_held: bool
 
     @cached_property
-    def values(self) -> list[pa.Array]:
-        """The different ones of each key column, nulls with them."""
-        return [_plain(column).unique() for column in self.rows.columns]
+    def values(self) -> list[pa.Array | None]:
+        """The different ones of each key column, nulls with them; None: they are so many that only their ends are of use."""
+        return [_different(_plain(column)) for column in self.rows.columns]
+
+
+def _different(column: pa.ChunkedArray) -> pa.Array | None:
+    """To count millions of values takes seconds, and slots may be idle meanwhile."""
+    some = column.slice(0, _LOOKED_AT).unique()
+    return column.unique() if len(column) <= _LOOKED_AT or len(some) <= _MANY else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,8 @@ def _tables(schema: pa.Schema, keys: Sequence[Keys]) -> list[pa.Table]:
         fitting = {to: _plain(known.rows.column(name)) for to, name in names.items()}
         fitting = {to: keys for to, keys in fitting.items() if _is_comparable(keys.type, schema.field(to).type)}
         different = dict(zip(known.filter.columns, known.values, strict=True))
-        if fitting and all(different[to].nbytes <= MOST_BYTES for to in fitting):  # else the table is larger yet
+        few = (values is not None and values.nbytes <= MOST_BYTES for to in fitting for values in [different[to]])
+        if fitting and all(few):  # else the table is larger yet
             unique = pa.table(fitting).drop_null().group_by(list(fitting), use_threads=False).aggregate([])
             table = unique.combine_chunks()  # a slice is pickled with all that it is a slice of
             tables += [table] if table.nbytes <= MOST_BYTES else []
@@ -141,8 +150,9 @@ def _is_comparable(a: pa.DataType, b: pa.DataType) -> bool:
 
 
 def _conditions(schema: pa.Schema, known: Keys) -> Iterable[pc.Expression]:
-    for column, values in zip(known.filter.columns, known.values, strict=True):
-        fitting = _values(values, schema.field(column).type)
+    for column, keys, values in zip(known.filter.columns, known.rows.columns, known.values, strict=True):
+        some = _plain(keys).combine_chunks() if values is None else values
+        fitting = _values(some, schema.field(column).type)
         if fitting is not None:
             yield _condition(column, fitting)
 
@@ -214,4 +224,6 @@ def _numbers(values: pa.Array) -> np.ndarray[Any, Any] | None:
 def _words(known: Keys) -> str:
     column, *others = known.filter.columns
     more = f" and {plural(len(others), 'column')} more" if others else ""
-    return f"the {plural(len(known.values[0]), 'value')} of '{column}'{more}"
+    values = known.values[0]
+    what = f"{known.rows.num_rows:,} keys" if values is None else plural(len(values), "value")
+    return f"the {what} of '{column}'{more}"
