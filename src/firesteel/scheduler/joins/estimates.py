@@ -84,7 +84,7 @@ class Estimates:
         producer = self._graph.job_graph.vertices[self._graph.job_graph.datasets[dataset].producer]
         read, written = self._input(producer.id, found), self.written(dataset)
         part = self._costs.came_out(producer.step)
-        if part is None:
+        if part is None or producer.filters:  # what comes out of a narrowed source says nothing of the whole one
             return Estimate(max(read.bytes, written), read.read, read.runs, is_known=False)
         # Data sets of one step are taken to be alike: the journal has their sum.
         size = min(read.bytes * part.bytes_out_per_byte / len(producer.outputs), MOST_BYTES)

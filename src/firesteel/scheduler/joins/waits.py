@@ -115,14 +115,14 @@ class Waits:
             wait.join = by if wait.join == join else wait.join
 
     def count_idle(self) -> None:
-        """Charges the time since the last event to all that wait."""
+        """Charges the time since the last event to all that wait, in equal shares: any of them would fill the slots."""
         passed = max(0.0, self._recorder.at - self._then) * self._idle
         self._then = self._recorder.at
-        for vertex, wait in self._waits.items():
-            if not wait.is_over:
-                wait.spent += passed
-                if wait.spent >= wait.budget:
-                    self._end_idle(vertex, wait)
+        waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
+        for vertex, wait in waits.items():
+            wait.spent += passed / len(waits)
+            if wait.spent >= wait.budget:
+                self._end_idle(vertex, wait)
 
     def event_handled(self) -> None:
         """All that can run is deployed: slots that are idle from here on are idle because of what is put off."""
@@ -133,7 +133,7 @@ class Waits:
         self._then = max(self._recorder.at, self._cold_until if is_cold else 0.0)
         for vertex, wait in waits.items():
             if self._idle and wait.budget < math.inf:
-                left = max(0.0, wait.budget - wait.spent) / self._idle
+                left = max(0.0, wait.budget - wait.spent) * len(waits) / self._idle
                 self._timers.set(
                     _timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end_idle(who, over)
                 )
@@ -165,7 +165,7 @@ class Waits:
 
     def _end_idle(self, vertex: int, wait: Wait) -> None:
         """Slots have been idle for long enough."""
-        self.end(vertex, wait, "idle slots", f"slots were idle for {format_seconds(wait.budget)} in all")
+        self.end(vertex, wait, "idle slots", f"its share of the time of idle slots was {format_seconds(wait.budget)}")
 
 
 def _timer(vertex: int) -> str:
