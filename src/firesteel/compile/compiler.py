@@ -233,6 +233,7 @@ class _Builder:
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
         job_vertex.step = self._identity(vertex, number, job_vertex.program)
+        job_vertex.likely_bytes = vertex.steps[-1].node.likely_bytes
         job_vertex.by_engine = not sinks and _is_by_engine(job_vertex.program)
         if sinks:
             for step in sinks:

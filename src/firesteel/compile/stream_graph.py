@@ -252,6 +252,8 @@ class StreamNode:
     """Of a DataFrame: the parts that Spark computes, with the reasons."""
     rules: tuple[Applied, ...] = ()
     """Of a DataFrame: what rules did to its plan."""
+    likely_bytes: int | None = None
+    """Plain bytes that it gives, guessed from the rows of sources; None: nobody knows."""
 
     @property
     def name(self) -> str:

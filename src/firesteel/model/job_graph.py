@@ -177,6 +177,8 @@ class JobVertex:
     other_rows: str = ""
     """Why it may, in words."""
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    likely_bytes: int | None = None
+    """Plain bytes that it gives, guessed from the rows of sources; None: nobody knows."""
     step: str = ""
     """The identity of what it does, the same in every run of the same code (``compile.fingerprint``); empty: not known."""
     join: JoinInfo | None = None

@@ -15,6 +15,7 @@ from firesteel.engine.files import FileRows, by_place
 from firesteel.plan.expr import Unsupported
 from firesteel.plan.relation import Relation, Scan
 from firesteel.plan.rules import IN_STAGES, optimise
+from firesteel.plan.rules.estimates import Estimates
 from firesteel.plan.rules.facts import Facts
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.reader import Reader
@@ -34,7 +35,9 @@ class TakenOver:
 
     def step(self, place: str) -> StreamNode:
         """The last of the steps that compute it. Raises Unsupported. ``place``: where the user asked."""
-        relation, rules = optimise(self.relation, Facts.of_files(cache(_files), self._steps.names), IN_STAGES)
+        facts = replace(Facts.of_files(cache(_files), self._steps.names), count=_count, values=_values)
+        relation, rules = optimise(self.relation, facts, IN_STAGES)
+        self._steps.likely = Estimates(facts).rows
         rows = self._steps.rows(relation)
         named = dict(zip(by_place(self.schema), self.columns, strict=True))  # a column may be there under several names
         items = ", ".join(f"{column} AS {name}" for name, column in named.items())
@@ -74,3 +77,11 @@ def _files(scan: Scan) -> Sequence[FileRows] | None:
     return (
         source.files([one.payload for one in source.list_splits(1 << 62)]) if isinstance(source, FileSource) else None
     )
+
+
+def _count(scan: Scan) -> int | None:
+    return scan.source.count_rows() if isinstance(scan.source, FileSource) else None
+
+
+def _values(scan: Scan, name: str) -> int | None:
+    return scan.source.count_values(scan.names[name]) if isinstance(scan.source, FileSource) else None

@@ -197,6 +197,9 @@ class FileSource(Protocol):
         """The same with all row groups of its files."""
         ...
 
+    def count_rows(self) -> int: ...
+    def count_values(self, name: str) -> int | None: ...
+
 
 class Combiner(Protocol):
     """Partial aggregation before an exchange. ``new`` gives the state of one task."""

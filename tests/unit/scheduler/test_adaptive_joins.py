@@ -222,12 +222,16 @@ def test_nothing_waits_for_the_larger_side_where_only_that_could_be_broadcast():
     assert is_as_compiled(p) and choices(p) == [("hash", "too late")]
 
 
-def test_nothing_waits_for_a_side_that_is_far_too_large_for_a_task():
-    """140 MiB, and a task holds 32 of them."""
+def test_a_side_that_may_be_too_large_is_waited_for_while_slots_are_busy():
+    """140 MiB at most, and a task holds 32 of them. Of idle time half is allowed."""
     p = job(dim=140 * MIB, task_memory=64 * MIB)
-    assert deployed(p) == {FACT, DIM} and not order(p)
+    assert deployed(p) == {DIM} and not p.timers
+    finish(p, DIM)
+    assert choices(p) == [("hash", "memory")]
     end(p)
     assert is_as_compiled(p)
+    idle = job(dim=140 * MIB, task_memory=64 * MIB, slots=6)
+    assert list(idle.timers.values()) == [pytest.approx(BUDGET / 2 / 4)]
 
 
 def test_a_result_counts_once_for_each_step_that_hands_it_on():
@@ -405,7 +409,7 @@ def test_the_side_that_is_filtered_to_less_comes_first():
 def test_what_is_known_to_be_too_large_is_not_waited_for():
     """A task can hold 128 MiB. Where nobody knows what is left of 140, it may be less."""
     assert deployed(job(dim=140 * MIB)) == {DIM}
-    p = job(dim=140 * MIB, came_out={DIM: 1.0})
+    p = job(dim=140 * MIB, came_out={FACT: 1.0, DIM: 1.0})
     assert deployed(p) == {FACT, DIM} and not order(p)
     end(p)
 

@@ -4,8 +4,8 @@ In one vertex the rows of the join need no exchange; but then none of its sides 
 for both leave its rows elsewhere than by the key. So such a vertex is made as two, each that follows behind the one before, and decided
 when it runs (``scheduler.two_steps``): a join that is broadcast, or divided, stays by itself; else the step that follows absorbs it.
 
-Only where it can pay: what follows must combine rows before the exchange that it would get, or be a join itself, which may be broadcast too;
-or one side is to be broadcast because the user says so.
+Only where it can pay: the join must be a semi join, or what follows must combine rows before the exchange that it would get, or be a join
+itself, which may be broadcast too; or one side is to be broadcast because the user says so.
 """
 
 from __future__ import annotations
@@ -94,9 +94,11 @@ def _can_exchange(part: KeyedPart) -> bool:
 
 
 def _pays(chain: list[KeyedPart]) -> bool:
-    """Returns whether the second part combines rows before their exchange, or is a join that may be broadcast, too, and what follows that
-    pays as well."""
-    follower = chain[1]
+    """Returns whether the first part is there to drop rows, or the second part combines rows before their exchange, or is a join that may be
+    broadcast, too, and what follows that pays as well."""
+    first, follower = chain[:2]
+    if isinstance(first.operator, HashJoin) and first.operator.how == "semi":
+        return True
     (feed,) = follower.step.inputs[0]
     if feed.combiner is not None:
         return True

@@ -12,7 +12,8 @@ from firesteel.compile.stream_graph import StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
-from firesteel.plan.relation import Columns, Join
+from firesteel.plan.relation import Columns, Filter, Join, Project, Relation
+from firesteel.plan.rules.trees import renamed_column
 from firesteel.plan.types import FLOATS, checked
 from firesteel.render.expressions.logic import COMPARED
 from firesteel.render.expressions.translator import Expressions
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from firesteel.compile.relations.steps import Steps
 
 
+INPUTS = "input0", "input1"
+
+
 def join(steps: Steps, relation: Join) -> Rows:
     if not relation.pairs:
         return _nested(steps, relation)
     plain = not _has_safe(relation) and not any(a.type in FLOATS for a, _ in relation.pairs)
-    if plain and relation.how != "exists" and (relation.how == "inner" or not relation.rest):
+    divided = relation.how != "exists" and (relation.how == "inner" or not relation.rest)
+    if plain and divided and (relation.how == "inner" or not _goes_first(relation)):
         return _adaptive(steps, relation)
     return _by_engine(steps, relation)
 
@@ -54,8 +59,12 @@ def _keyed(steps: Steps, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows,
 
 def _adaptive(steps: Steps, relation: Join) -> Rows:
     """Broadcast, hashed or divided, as is decided while the job runs."""
+    wanted, rest = relation.columns, relation.rest
+    if relation.how == "inner" and _goes_first(relation):
+        pairs = tuple(pair[::-1] for pair in relation.pairs)
+        relation = replace(relation, left=relation.right, right=relation.left, pairs=pairs)
     how, left, right = relation.how, steps.rows(relation.left), steps.rows(relation.right)
-    outer, wanted, rest = how in ("right", "full"), relation.columns, relation.rest
+    outer = how in ("right", "full")
     left, left_keys = _keyed(steps, left, [a for a, _ in relation.pairs], own=outer)
     if how in ("semi", "anti"):
         right, right_keys = _keyed(steps, right, [b for _, b in relation.pairs], own=False)
@@ -80,6 +89,22 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
     return where(steps, rows, rest) if rest else rows
 
 
+def _goes_first(relation: Join) -> bool:
+    """The right side is a join by the same keys, which needs no exchange behind the first input alone (``keyed_chains``): a semi join that drops
+    most of its rows, or the only side that is one."""
+    mine, theirs = (_join_by(side, [pair[i] for pair in relation.pairs]) for i, side in enumerate(relation.children))
+    return theirs is not None and (mine is None or theirs.how == "semi")
+
+
+def _join_by(relation: Relation, keys: list[Expr]) -> Join | None:
+    while isinstance(relation, Project | Filter):
+        relation = relation.child
+    if not isinstance(relation, Join):
+        return None
+    own = [renamed_column(key) for key, _ in relation.pairs]
+    return relation if own == [renamed_column(key) for key in keys] else None
+
+
 def _comparison(one: Expr, left: Columns) -> Comparison:
     a, b, operator = one["left"].id, one["right"].id, COMPARED[one.cls]
     return Comparison(a, operator, b) if a in left else Comparison(b, TURNED[operator], a)
@@ -90,12 +115,14 @@ def _by_engine(steps: Steps, relation: Join) -> Rows:
     how, out = relation.how, relation.columns
     left, left_keys = _keyed(steps, steps.rows(relation.left), [a for a, _ in relation.pairs], own=False)
     right, right_keys = _keyed(steps, steps.rows(relation.right), [b for _, b in relation.pairs], own=False)
-    query = join_text(relation, out, "input0", "input1", Expressions(), steps.names)
     of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
     of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
-    inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
+    inputs, keys, passed, names = [left.step(), right.step()], [left_keys, right_keys], (of_left, of_right), INPUTS
+    if _goes_first(relation):
+        inputs, keys, passed, names = inputs[::-1], keys[::-1], passed[::-1], INPUTS[::-1]
+    query = join_text(relation, out, names[0], names[1], Expressions(), steps.names)
     raises = any_raises(relation.expressions)
-    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, (of_left, of_right), raises)
+    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, passed, raises)
 
 
 def _nested(steps: Steps, relation: Join) -> Rows:

@@ -38,6 +38,8 @@ class Rows:
     """The query names the columns of ``node`` by their places, since a user has named them."""
     ship: ShipStrategy | None = None
     """How the rows of ``node`` travel to the query; None: as it needs them."""
+    likely: float | None = None
+    """How many rows these are, guessed."""
 
     @property
     def unchanged(self) -> dict[str, str]:
@@ -72,7 +74,9 @@ class Rows:
         origins = {name: before[there] for name, there in passed.items() if name in columns and there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
         raises = raises or self.raises
-        return Rows(self.node, columns, query, named, sides, origins, selective, raises, self.by_place, self.ship)
+        return Rows(
+            self.node, columns, query, named, sides, origins, selective, raises, self.by_place, self.ship, self.likely
+        )
 
     def settled(self) -> Rows:
         """These rows, for a query that drops some of them. What may raise an error is a step of its own before it: no rule of the engine's
@@ -108,7 +112,13 @@ class Rows:
             SqlFragment(kind, self.query, self.node.schema, out, sides, passed, self.selective, (), names, self.raises)
         )
         edges = tuple((name, StreamEdge(side, ShipStrategy.BROADCAST)) for name, side in self.sides)
-        return StreamNode(kind, work, out, (StreamEdge(self.node, self.ship),), edges, place)
+        likely = None if self.likely is None else round(self.likely * sum(map(_width, out.types)))
+        return StreamNode(kind, work, out, (StreamEdge(self.node, self.ship),), edges, place, likely_bytes=likely)
+
+
+def _width(kind: pa.DataType) -> int:
+    """About the plain bytes of a value."""
+    return max(kind.bit_width // 8, 1) if pa.types.is_primitive(kind) else 16
 
 
 def by_keys(  # noqa: PLR0917

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from firesteel.compile.relations import generating, grouping, joins, relational
@@ -39,6 +39,8 @@ class Steps:
     """The steps of one query. Each relation is made once, however many read it."""
 
     names: Names = field(default_factory=Names)
+    likely: Callable[[Relation], float | None] = lambda _: None
+    """How many rows a relation has, guessed."""
     _made: dict[Relation, Rows] = field(default_factory=dict)
     _scalars: dict[Relation, str] = field(default_factory=dict)
     """By the plan of a scalar subquery, the name of its side input."""
@@ -46,7 +48,8 @@ class Steps:
     def rows(self, relation: Relation) -> Rows:
         """Raises Unsupported."""
         if relation not in self._made:
-            self._made[relation] = RULES[type(relation)](self, relation)
+            made = RULES[type(relation)](self, relation)
+            self._made[relation] = replace(made, likely=self.likely(relation))
         return self._made[relation]
 
     def expressions(self, sides: list[tuple[str, StreamNode]]) -> Expressions:

@@ -90,6 +90,8 @@ class Footer:
     column_bytes: NDArray[np.int64]
     """Plain bytes, (row group, top-level column), the columns in this file's order."""
     times: Times
+    spans: Mapping[str, tuple[int, int]]
+    """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
 
 
 class KeptFooters:
@@ -245,6 +247,19 @@ class ParquetSource(FooterSource[Footer]):
         ids = first.row_groups
         which = f"row group {ids[0]}" if len(ids) == 1 else f"row groups {ids[0]}-{ids[-1]}"
         return f"{self._prefix + first.path}, {which}"
+
+    def count_rows(self) -> int:
+        """Of all files, whatever conditions there are."""
+        self._read_other_footers()
+        return sum(int(self._footers[i].rows.sum()) for i in self._kept)
+
+    def count_values(self, name: str) -> int | None:
+        """Distinct values of a column at most, about, as the statistics tell; None: they do not."""
+        spans = [self._footers[i].spans.get(name) for i in self._kept]
+        known = [span for span in spans if span is not None]
+        if not known or len(known) < len(spans):
+            return None
+        return max(most for _, most in known) - min(least for least, _ in known) + 1
 
     def _prune(self, footers: list[Footer]) -> list[NDArray[np.intp]]:
         """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers and, where the
@@ -517,7 +532,8 @@ class _FooterReader:
                 schema, metadata = opened.schema_arrow, opened.metadata
                 columns = self._columns(metadata.schema, schema, label)
                 rows, sizes = _plain_column_bytes(metadata, columns)
-                return Footer(file, schema, rows, sizes, columns.times.in_file(metadata, schema))
+                times = columns.times.in_file(metadata, schema)
+                return Footer(file, schema, rows, sizes, times, _spans(metadata, schema))
         except FileNotFoundError:
             raise UsageError(
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
@@ -545,6 +561,20 @@ def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
     """Per row group, of the columns that must be read; at least 1, so that rows without columns count."""
     wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
     return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
+
+
+def _spans(metadata: Any, schema: pa.Schema) -> dict[str, tuple[int, int]]:
+    groups = sorted({0, metadata.num_row_groups // 2, metadata.num_row_groups - 1} if metadata.num_row_groups else ())
+    found: dict[str, tuple[int, int]] = {}
+    for place in range(metadata.num_columns):
+        name = metadata.schema.column(place).path
+        if name not in schema.names or not pa.types.is_integer(schema.field(name).type):
+            continue
+        told = [one for group in groups if (one := metadata.row_group(group).column(place).statistics) is not None]
+        ends = [(one.min, one.max) for one in told if one.has_min_max]
+        if ends:
+            found[name] = min(least for least, _ in ends), max(most for _, most in ends)
+    return found
 
 
 def _plain_column_bytes(metadata: Any, columns: _Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -9,7 +9,9 @@ from firesteel.plan.relation import Relation
 from firesteel.plan.rules.aggregates import reduce_aggregates
 from firesteel.plan.rules.check import check
 from firesteel.plan.rules.facts import Facts
+from firesteel.plan.rules.join_order import order_joins
 from firesteel.plan.rules.null_checks import drop_null_checks
+from firesteel.plan.rules.partners import reduce_partners
 from firesteel.plan.rules.sharing import share_subtrees
 
 
@@ -35,22 +37,33 @@ class Applied:
         return self.after is not self.before
 
 
+SHARE = Rule("share_subtrees", "Aggregates of the same rows are computed once.", share_subtrees)
+REDUCE = Rule(
+    "reduce_aggregates",
+    "An aggregate that is joined on its own keys reads only rows whose keys the other side has.",
+    reduce_aggregates,
+)
 RULES = (
-    Rule("share_subtrees", "Aggregates of the same rows are computed once.", share_subtrees),
+    SHARE,
     Rule(
         "drop_null_checks",
         "Nulls that a join or another condition rejects are not looked for below it.",
         drop_null_checks,
     ),
+    REDUCE,
+)
+"""For a plan that the engine runs as one statement: it orders the joins itself."""
+IN_STAGES = (
+    SHARE,
+    REDUCE,
+    Rule("order_joins", "Inner joins are made in the order that makes the fewest rows.", order_joins),
     Rule(
-        "reduce_aggregates",
-        "An aggregate that is joined on its own keys reads only rows whose keys the other side has.",
-        reduce_aggregates,
+        "reduce_partners",
+        "Of a large side in which few rows are looked up, only what has their keys is exchanged.",
+        reduce_partners,
     ),
 )
-IN_STAGES = RULES[:1]
-"""The engine does not order the joins of stages, and a row without a partner is better dropped before an exchange. A semi join below an
-aggregate may cost more there than it saves (query 20 of TPC-H)."""
+"""For a plan that is computed in stages, where the engine sees one join at a time. A row without a partner is better dropped before an exchange."""
 
 
 def optimise(relation: Relation, facts: Facts, rules: Sequence[Rule] = RULES) -> tuple[Relation, tuple[Applied, ...]]:

@@ -114,6 +114,8 @@ def _with_fewer_rows(relation: Relation, name: str, other: Relation, key: str, f
         changed = None if below is None else _with_fewer_rows(relation.child, below, other, key, facts)
         return changed and replace(relation, child=changed)
     if isinstance(relation, Join) and relation.how in ("inner", "semi"):
+        if relation.how == "semi" and any(renamed_column(mine) == name for mine, _ in relation.pairs):
+            return None  # it has few keys already
         side = "left" if name in relation.left.columns else "right"
         changed = _with_fewer_rows(getattr(relation, side), name, other, key, facts)
         return changed and replace(relation, **{side: changed})
@@ -122,7 +124,8 @@ def _with_fewer_rows(relation: Relation, name: str, other: Relation, key: str, f
         return None
     new = facts.names.new("cr")
     a, b = column(name, relation.columns[name]), column(new, other.columns[key])
-    keys = Project(other, {new: column(key, other.columns[key])})
+    again = rewritten(other, replace)  # in stages, a scan for two would be exchanged before its conditions
+    keys = Project(again, {new: column(key, other.columns[key])})
     return Join(relation, keys, "semi", (Expr("EqualTo", {"left": a, "right": b}, "boolean"),), ((a, b),), ())
 
 

@@ -13,11 +13,12 @@ from firesteel.plan.relation import Names, Scan
 class Facts:
     """``rows_of``: equal for scans that read the same rows, whatever columns; None: not known. ``count``: of a scan's rows; None: not known.
 
-    ``names``: of new columns.
+    ``values``: at most so many a column of a scan has; None: not known. ``names``: of new columns.
     """
 
     rows_of: Callable[[Scan], Hashable | None] = lambda _: None
     count: Callable[[Scan], int | None] = lambda _: None
+    values: Callable[[Scan, str], int | None] = lambda _, __: None
     names: Names = field(default_factory=Names)
 
     @classmethod
@@ -32,4 +33,4 @@ class Facts:
             parts = files(scan)
             return None if parts is None else sum(part.count for part in parts)
 
-        return cls(rows_of, count, names)
+        return cls(rows_of, count, names=names)

@@ -25,6 +25,9 @@ from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
 runs: filters may come before the join."""
+UNKNOWN_SHARE = 0.5
+"""Of the idle time that is allowed for a likely build side, what is for one that no earlier run tells of, and that is estimated at more, though at no
+more than so many times the other side: an aggregate or a filter may leave little of it. While no slot is idle, the wait costs nothing."""
 
 
 class AdaptiveJoins:
@@ -73,13 +76,20 @@ class AdaptiveJoins:
         built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
         limit = self._limit(join, vertex) * (1 if built.is_known else LIKELY)
         hinted = job.join is not None and job.join.hint == build
-        if not hinted and (self._waits.slots_of(vertex) is None or built.bytes > min(limit, probe.bytes)):
+        guess = self._graph.vertices[
+            self._graph.job_graph.datasets[job.inputs[build].dataset].producer
+        ].job.likely_bytes
+        is_likely = (built.bytes if built.is_known or guess is None else min(built.bytes, guess)) <= min(
+            limit, probe.bytes
+        )
+        may_be = is_likely or (not built.is_known and built.bytes <= LIKELY * probe.bytes)
+        if not hinted and (self._waits.slots_of(vertex) is None or not may_be):
             return None
-        budget = math.inf if hinted else budget_for(probe.bytes)
+        budget = math.inf if hinted else budget_for(probe.bytes) * (1 if is_likely else UNKNOWN_SHARE)
         allowed = (
             "which is to be broadcast, as was asked for"
             if hinted
-            else f"estimated {built}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+            else f"estimated {built}{'' if is_likely else ' at most'}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
             f"what an exchange of the other side takes, estimated {probe}"
         )
         wait = Wait(join, f"the {SIDES[build]} side", job.inputs[build].dataset, budget, build)
