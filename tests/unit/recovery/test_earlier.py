@@ -36,7 +36,7 @@ def small(*values):
 
 def deployed(vertex, subtasks, attempts, inputs, identity=B):
     """The records of a deployment: of what each execution reads, and of what all of them do."""
-    yield Deployed(vertex, 4, b"", (1,), small(*subtasks), small(*attempts), b"".join(inputs))
+    yield Deployed(vertex, 4, (1,), small(*subtasks), small(*attempts), b"".join(inputs))
     yield Identified(vertex, identity, (7,), small(*subtasks), small(*attempts))
 
 
