@@ -73,7 +73,7 @@ def leave(root, job_id, *, owner=DEAD, retain=3600.0, steps=(), script="job.py",
     entries = [
         [DriverBegan(1, 7, "far", 11, "s", "app", time.time(), 0.0)],
         [written],
-        [Deployed(vertex=0, parallelism=2, program=b"", outputs=(4,), **columns)],
+        [Deployed(vertex=0, parallelism=2, outputs=(4,), **columns)],
         *([SinkStep(1, 0, step, b"{}" if step == "begun" else b"")] for step in steps),
     ]
     log.append(frame([encode_records(entry) for entry in entries]))
