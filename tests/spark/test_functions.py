@@ -142,6 +142,7 @@ ALIKE = {
     "format_number of doubles": lambda F: F.format_number(F.col("m").cast("double"), 1),
     "get_json_object": lambda F: F.get_json_object(F.concat(F.lit('{"a":{"b":'), F.col("w").cast("int").cast("string"), F.lit("}}")), "$.a.b"),
     "str_to_map": lambda F: F.str_to_map(F.concat("w", F.lit(":x,k:y"))),
+    "find_in_set": lambda F: F.find_in_set("v", F.lit("x,a,,42")),
     "split into two": lambda F: F.split("s", "a", 2),
     "texts of doubles": lambda F: F.when(F.col("x") != 1e20, F.col("x")).cast("string"),
     "texts of floats": lambda F: F.col("f").cast("string"),

@@ -73,6 +73,7 @@ soundex; col; SoundEx child:string; string
 mask; col upperChar='X' lowerChar='x' digitChar='n' otherChar?; Mask input:string upperChar:string lowerChar:string digitChar:string otherChar:string; string
 format_number; col d!; FormatNumber x:!number d:integer; string
 get_json_object; col path!; GetJsonObject json:string path:string; string
+find_in_set; str str_array; FindInSet left:string right:string; integer
 str_to_map; text pairDelim=',' keyValueDelim=':'; StringToMap text:string pairDelim:string keyValueDelim:string; =texts_by_text
 startswith; str prefix; StartsWith left:string right:string; boolean
 endswith; str suffix; EndsWith left:string right:string; boolean

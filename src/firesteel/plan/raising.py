@@ -89,7 +89,7 @@ KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull Nor
 Exp Log Log2 Log10 Logarithm Pow Cbrt Sin Cos Tan Cot Sec Csc Asin Acos Atan Atan2 Sinh Cosh Tanh
 Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
 BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
-Ascii BitLength Chr FormatNumber FormatString GetJsonObject JsonToStructs Mask SoundEx Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5
+Ascii BitLength Chr FindInSet FormatNumber FormatString GetJsonObject JsonToStructs Mask SoundEx Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5
 OctetLength Overlay RegExpExtract RegExpExtractAll RegExpReplace Reverse RLike Sha1 Sha2 StringInstr StringLPad StringLocate StringRPad StringReplace StringSplit
 StringTranslate StringTrim StringTrimLeft StringTrimRight Substring SubstringIndex
 Year Quarter Month DayOfMonth DayOfWeek DayOfYear WeekDay WeekOfYear YearOfWeek Hour Minute Second SecondWithFraction

@@ -121,10 +121,14 @@ class Reader:
             raise Unsupported(failure(error)) from error
 
     def _judged(self, relation: Relation) -> Relation:
-        for part in (part for one in relation.expressions for part in walk(one) if not self.near and is_near(part)):
-            raise Unsupported(
-                f"the last digit of {said_function(part)} may differ: firesteel.sql.near=true takes it over", part
-            )
+        for part in (part for one in relation.expressions for part in walk(one)):
+            if not self.near and is_near(part):
+                raise Unsupported(
+                    f"the last digit of {said_function(part)} may differ: firesteel.sql.near=true takes it over", part
+                )
+            setting, value = _SETTINGS.get(part.cls, ("", ""))
+            if setting and self.catalyst.setting(setting) != value:
+                raise Unsupported(f"JSON with another value of {setting} is not taken over", part)
         self.judge(relation)
         return relation
 
@@ -173,6 +177,13 @@ class Reader:
         if number not in self._subqueries:
             self._subqueries[number] = self._judged(Shared(self._relation(plan)))
         return Expr(node.cls, {"plan": self._subqueries[number], "packed": plan is not node["plan"]}, node.type)
+
+
+_SETTINGS = {
+    "StructsToJsonEvaluator": ("spark.sql.jsonGenerator.ignoreNullFields", "true"),
+    "JsonToStructs": ("spark.sql.columnNameOfCorruptRecord", "_corrupt_record"),
+}
+"""By class, the setting that an expression goes by, and the value for which its rule holds."""
 
 
 def _computed_by(node: Operator) -> list[str]:

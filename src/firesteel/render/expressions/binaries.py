@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import is_text, said
+from firesteel.render.expressions import json
 from firesteel.render.expressions.texts import constant, left_to_spark, once
 
 if TYPE_CHECKING:
@@ -84,10 +85,18 @@ def _padded(x: Expressions, arguments: list[Expr]) -> str:
     )
 
 
+def _encoded(x: Expressions, arguments: list[Expr]) -> str:
+    """As forms are: ``+`` for a blank, and ``*`` as it is."""
+    return f"replace(replace(replace(url_encode({x.text(arguments[0])}), '%20', '+'), '~', '%7E'), '%2A', '*')"
+
+
 _CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
     ("Base64", "encode"): _base64,
     ("Encode", "encode"): _in_utf8("encode"),
     ("StringDecode", "decode"): _in_utf8("decode"),
+    ("UrlCodec$", "encode"): _encoded,
+    ("json.JsonExpressionUtils", "lengthOfJsonArray"): lambda x, arguments: json.length(x.text(arguments[0])),
+    ("json.JsonExpressionUtils", "jsonObjectKeys"): lambda x, arguments: json.keys(x.text(arguments[0])),
     ("CharVarcharCodegenUtils", "readSidePadding"): _padded,
 }
 _PACKAGES = (

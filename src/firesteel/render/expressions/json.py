@@ -120,12 +120,26 @@ def _of_object(t: str, value: str, kind: Any, at: str = "'$'") -> str:
     return f"(CASE WHEN {known} THEN {value} ELSE {other} END)"
 
 
+def length(text: str) -> str:
+    """Of an array; null of anything else."""
+    return _read(
+        text, lambda t: f"CASE json_type({t}) WHEN 'ARRAY' THEN CAST(json_array_length({t}) AS INTEGER) END", "integer"
+    )
+
+
+def keys(text: str) -> str:
+    """Of an object; null of anything else."""
+    kind = {"type": "array", "elementType": "string", "containsNull": True}
+    return _read(text, lambda t: f"CASE json_type({t}) WHEN 'OBJECT' THEN json_keys({t}) END", kind)
+
+
 # --- values of a schema ---------------------------------------------------------------------------------------------------
 
 
 def _structs(x: Expressions, n: Expr) -> str:
     strings(n["child"])
-    if not _is_empty(n["options"]) or fields_of(n["schema"]) is None:
+    fields = fields_of(n["schema"])
+    if not _is_empty(n["options"]) or fields is None or any(name == "_corrupt_record" for name, _ in fields):
         raise Unsupported("from_json with options, or of other types than structs, is not taken over")
     other = left_to_spark("a null of JSON", n.type)  # of which Spark makes a struct of nulls
     return _read(

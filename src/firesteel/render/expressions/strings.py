@@ -354,6 +354,28 @@ def _printed(x: Expressions, n: Expr) -> str:
     return f"({' || '.join(texts or [literal('', 'string')])})"
 
 
+def _nth(x: Expressions, n: Expr) -> str:
+    """One of the texts, counted from 1."""
+    at, *texts = n["children"]
+    strings(*texts)
+    outside = left_to_spark("a place beyond the texts", "string") if n["failOnError"] is not False else "NULL"
+    whens = " ".join(f"WHEN {i} THEN {text}" for i, text in enumerate(x.texts(texts), 1))
+    return once(x.text(at), lambda i: f"(CASE WHEN {i} IS NOT NULL THEN CASE {i} {whens} ELSE {outside} END END)")
+
+
+def _place_in_list(x: Expressions, n: Expr) -> str:
+    """Among texts between commas, counted from 1."""
+    strings(n["left"], n["right"])
+
+    def of(t: str, all: str) -> str:
+        place = (
+            f"CASE WHEN contains({t}, ',') THEN 0 ELSE coalesce(list_position(string_split({all}, ','), {t}), 0) END"
+        )
+        return f"(CASE WHEN {t} IS NOT NULL AND {all} IS NOT NULL THEN CAST({place} AS INTEGER) END)"
+
+    return once(x.text(n["left"]), lambda t: once(x.text(n["right"]), lambda all: of(t, all)))
+
+
 def _map_of_text(x: Expressions, n: Expr) -> str:
     """Keys that are there twice end the fragment."""
     strings(n["text"])
@@ -388,6 +410,8 @@ RULES = {
     "Mask": _masked,
     "FormatNumber": _formatted,
     "FormatString": _printed,
+    "Elt": _nth,
+    "FindInSet": _place_in_list,
     "StringToMap": _map_of_text,
     "StartsWith": _of_two_strings("starts_with"),
     "EndsWith": _of_two_strings("ends_with"),
