@@ -10,8 +10,8 @@ import numpy as np
 
 from firesteel.model.job_graph import JobGraph, JobVertex, SourceInfo
 from firesteel.options import Options
+from firesteel.report.explain import uses
 from firesteel.report.fold import JobFold
-from firesteel.report.slot_use import uses
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.scheduler.scheduler import create_scheduler

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from firesteel.model.heavy_keys import decode_heavy_keys
-from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.storage.store import ResultStore
+from firesteel.results.writer import KeySampler
 from firesteel.task.program import PartitionOutcome, ResultOutput, SourceHead, TaskContext, VertexProgram
 from firesteel.task.runner import run_task
 

@@ -208,7 +208,7 @@ def test_a_job_that_cannot_begin_holds_nothing(runs, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr("firesteel.spark.driver.launch.Journal.create", full)
+    monkeypatch.setattr("firesteel.spark.driver.runtime.Journal.create", full)
     with pytest.raises(OSError, match="no space") as raised:
         cell(runs, LAST)
     assert raised and end_uses(runs.folder / "storage" / name)

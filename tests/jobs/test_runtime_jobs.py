@@ -12,8 +12,7 @@ import pytest
 from firesteel.api.jobs.job_client import JobClient
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.spark.driver.launch import launch
-from firesteel.spark.driver.runtime import submit
+from firesteel.spark.driver.runtime import launch, submit
 from runtime_support import NUMBERS, Numbers, RecordingSink, collected, left_behind, options, two_steps
 
 

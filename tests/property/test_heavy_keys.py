@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel.model.heavy_keys import MOST_BYTES, MOST_KEYS, HeavyKeys, decode_heavy_keys, least_share
-from firesteel.results import heavy_keys as module
+from firesteel.results import writer as module
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.heavy_keys import ALL_SAMPLES, MOST_SAMPLES, KeySampler
 from firesteel.results.messages import Before
+from firesteel.results.writer import ALL_SAMPLES, MOST_SAMPLES, KeySampler
 
 
 def error(heavy: int) -> float:

@@ -14,7 +14,7 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
-from firesteel.spark.streams.failures import describe
+from firesteel.spark.streams.protocol import describe
 from firesteel.spark.streams.query import STREAM_SETTINGS, inspect
 from firesteel.spark.streams.repartition import (
     RepartitionError,

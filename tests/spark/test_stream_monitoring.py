@@ -14,8 +14,7 @@ from tests.openlineage_kit import validated
 
 from firesteel.journal.file import read
 from firesteel.monitoring.background import Background
-from firesteel.monitoring.families import samples
-from firesteel.monitoring.numbers import Board, NumbersExporter
+from firesteel.monitoring.numbers import Board, NumbersExporter, samples
 from firesteel.monitoring.openlineage import LineageExporter
 from firesteel.monitoring.tracing import SpansExporter
 from firesteel.scheduler.streaming.records import StreamDatasets

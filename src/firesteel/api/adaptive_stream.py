@@ -124,7 +124,7 @@ class AdaptiveStream:
         group = group_of_stream(slot_sharing_group, env.options)
         make_scheduler(group)  # complains before Spark is started, which takes a while
         ui = ui_of(env.options)
-        watcher = ui.instrument()
+        taps = [] if ui is None else [ui.instrument()]
         journal = Journal.create(env.options, chosen, stream_id)
         control: ControlServer | NoControl | None = None
         beside: tuple[Instrument, ...] = ()
@@ -144,7 +144,7 @@ class AdaptiveStream:
             refuse_if_taken(session, place)
             beside = monitoring(env.options)
             progress = create_stream_progress(env.options[PROGRESS])
-            watchers = Instruments((journal, progress, watcher, *beside, *instruments))
+            watchers = Instruments((journal, progress, *taps, *beside, *instruments))
             driver = StreamDriver(
                 session,
                 build,
@@ -167,9 +167,9 @@ class AdaptiveStream:
         handler = _Handler(stream)
         control.serve(handler)
         driver.start()
-        if ui.url is not None:
+        if ui is not None:
             pages = SparkPages(session.sparkContext)
-            ui.began(watcher, Begun(stream_id, chosen, journal.path, handler.cancel, pages.streams, stream=handler))
+            ui.began(taps[0], Begun(stream_id, chosen, journal.path, handler.cancel, pages.streams, stream=handler))
         _live.add(stream)
         return stream
 

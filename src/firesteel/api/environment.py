@@ -169,7 +169,8 @@ class ExecutionEnvironment:
     def ui_url(self) -> str | None:
         """The address of the page that shows the jobs and streams of this process (``firesteel.ui.enabled``), which is served from
         now on. None: it is off, or cannot be served."""
-        return ui_of(self.options).url
+        ui = ui_of(self.options)
+        return None if ui is None else ui.url
 
     # --- the session ---
 
@@ -578,7 +579,7 @@ class ExecutionEnvironment:
             if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
                 compiled = self._compiled(caches.ends, name, resume)
             self._tell_unused_groups(compiled)
-            from firesteel.spark.driver.launch import launch
+            from firesteel.spark.driver.runtime import launch
 
             run = launch(compiled, session, self.options, resume)
         except BaseException:

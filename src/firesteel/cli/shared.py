@@ -18,7 +18,10 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
 
 if TYPE_CHECKING:
+    from firesteel.control.messages import StreamStatus
+    from firesteel.control.names import StreamEntry
     from firesteel.options import Options
+
 
 Offer = tuple[str, str]
 """The text to write, and a word on it."""
@@ -246,9 +249,31 @@ def wait_for_a_key(options: Options) -> None:
     """Keeps the page of this process up until a key is pressed; does not wait where nobody can press one, or there is no page."""
     from firesteel.ui.process import ui_of
 
-    url = ui_of(options).url
-    if url is None or not can_ask():
+    ui = ui_of(options)
+    if ui is None or not can_ask():
         return
-    print(f"firesteel: the page stays at {url} until you press a key.", file=sys.stderr, flush=True)
+    print(f"firesteel: the page stays at {ui.url} until you press a key.", file=sys.stderr, flush=True)
     with suppress(KeyboardInterrupt, EOFError, OSError):
         typer.getchar()
+
+
+def as_json_text(status: StreamStatus) -> str:
+    import msgspec
+
+    return msgspec.json.encode(status).decode()
+
+
+def ended(entry: StreamEntry) -> str:
+    """Returns the sentence that it has ended, and where it can be started again. Raises FiresteelError if it failed."""
+    from firesteel.report.fold import how_it_ended
+
+    end = how_it_ended(entry.journal)
+    if end is not None and end.status == "FAILED":
+        raise FiresteelError(f"{entry.name}: it failed: {end.cause}")
+    return f"{entry.name}: it has ended; its checkpoint is '{entry.checkpoint}'."
+
+
+def is_terminal() -> bool:
+    from firesteel.view.screen import is_live
+
+    return sys.stdout is not None and is_live(sys.stdout)

@@ -13,8 +13,7 @@ from typing import Any
 
 from firesteel.extras import load
 from firesteel.monitoring.background import at_exit
-from firesteel.monitoring.families import COUNTER, FAMILIES, Family, samples
-from firesteel.monitoring.numbers import Board, Number, NumbersExporter
+from firesteel.monitoring.numbers import COUNTER, FAMILIES, Board, Family, Number, NumbersExporter, samples
 from firesteel.options import OTEL_TRACES
 
 PREFIX = "firesteel."

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from firesteel.extras import load
-from firesteel.monitoring.families import COUNTER, FAMILIES, Family, samples
-from firesteel.monitoring.numbers import Board, NumbersExporter
+from firesteel.monitoring.numbers import COUNTER, FAMILIES, Board, Family, NumbersExporter, samples
 from firesteel.options import PROMETHEUS_HOST, PROMETHEUS_PORT, Options
 
 PREFIX = "firesteel_"

@@ -89,16 +89,16 @@ def run(  # noqa: PLR0917
     ui = ui_of(options)
     with ExitStack() as ending:
         journal = Journal.create(options, name, job_id)
-        watcher = ui.instrument()
-        instruments = Instruments([journal, watcher, *monitoring(options)])
+        taps = [] if ui is None else [ui.instrument()]
+        instruments = Instruments([journal, *taps, *monitoring(options)])
         job = _JobRecords(instruments, statement)
         ending.callback(job.close)
         try:
             job.begins(name, job_id, choice, options)
             cursor = ending.enter_context(ENGINE.cursor(choice.inputs["memory"], threads, statement.files))
             running = Running(cursor, statement, threads, most)
-            if ui.url is not None:
-                ui.began(watcher, Begun(job_id, name, journal.path, running.interrupt, lambda: None))
+            if ui is not None:
+                ui.began(taps[0], Begun(job_id, name, journal.path, running.interrupt, lambda: None))
             with _lock:
                 _running[running] = caller
             try:

@@ -25,14 +25,13 @@ from firesteel.errors import FiresteelError, error_words
 from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.plain import TooManyValues, from_stored, stored_type, to_stored
 from firesteel.results.reader import GateReader, Share
 from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
-from firesteel.results.writer import ResultWriter
+from firesteel.results.writer import KeySampler, ResultWriter
 from firesteel.task.batches import closing, coalesce, filter_rows, labelled, whole, with_null_indices
 from firesteel.task.functions.instances import make_room, put_back, tell_close_errors
 from firesteel.task.functions.user_code import UserFunctionError, user_frames

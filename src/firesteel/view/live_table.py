@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.report.fold import JobHistory, VertexHistory
-from firesteel.report.slot_sharing import waiting_text
+from firesteel.report.fold import JobHistory, VertexHistory, waiting_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,8 +16,7 @@ from firesteel.connectors.base import Source, infer_parallelism, push_down
 from firesteel.connectors.files.paths import InputFile, InputFiles
 from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.formats import parquet
-from firesteel.connectors.formats.parquet import Footer, KeptFooters, ParquetSink, ParquetSource
-from firesteel.connectors.formats.parquet_times import Times
+from firesteel.connectors.formats.parquet import Footer, KeptFooters, ParquetSink, ParquetSource, Times
 from firesteel.engine import file_marks
 from firesteel.errors import FiresteelError, UsageError
 

@@ -89,7 +89,7 @@ def test_building_a_pipeline_needs_no_spark():
 
 
 def test_where_there_is_no_page_no_server_is_loaded():
-    loaded = imported("firesteel.api.adaptive_stream", "firesteel.spark.driver.launch", "firesteel.cli.main")
+    loaded = imported("firesteel.api.adaptive_stream", "firesteel.spark.driver.runtime", "firesteel.cli.main")
     assert not tops(loaded) & {"starlette", "uvicorn", "jinja2", "h11", "anyio"}
     assert {module for module in loaded if module.startswith("firesteel.ui.")} == {
         "firesteel.ui.process",

@@ -7,9 +7,8 @@ import pytest
 from tests.journal_samples import planned
 
 from firesteel.report.executions import BusySlots, Executions
-from firesteel.report.explain import explain
+from firesteel.report.explain import explain, slot_use, uses
 from firesteel.report.fold import JobFold
-from firesteel.report.slot_use import slot_use, uses
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 
 

@@ -28,7 +28,7 @@ ASKED = {
 def test_nothing_is_loaded_and_begun_unless_it_is_asked_for():
     code = f"""
 import sys
-from firesteel.spark.driver import launch
+from firesteel.spark.driver import runtime
 from firesteel.api import adaptive_stream
 from firesteel.extras import command
 from firesteel.monitoring.exporters import monitoring

@@ -17,8 +17,17 @@ from tests.simulation.random_jobs import random_job
 from firesteel.errors import UsageError
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.monitoring import prometheus
-from firesteel.monitoring.families import COUNTERS, FAMILIES, OF_JOBS, OF_VERTICES
-from firesteel.monitoring.numbers import KEPT_SECONDS, MOST_JOBS, MOST_VERTICES, Board, NumbersExporter
+from firesteel.monitoring.numbers import (
+    COUNTERS,
+    FAMILIES,
+    KEPT_SECONDS,
+    MOST_JOBS,
+    MOST_VERTICES,
+    OF_JOBS,
+    OF_VERTICES,
+    Board,
+    NumbersExporter,
+)
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, MetricsSnapshot
 from journal_samples import mirrored, planned, word_count

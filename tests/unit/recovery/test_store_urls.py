@@ -17,7 +17,7 @@ from firesteel.recovery.takeover import find_job
 from firesteel.results.storage import filesystem
 from firesteel.results.storage.filesystem import inside, open_location
 from firesteel.results.storage.store import StorageError, storage_error
-from firesteel.spark.driver import launch
+from firesteel.spark.driver import runtime
 from firesteel.spark.recovery import resuming
 from firesteel.spark.recovery.header import NO_PRINTS
 from firesteel.spark.storage import directories
@@ -191,10 +191,10 @@ def resumed(monkeypatch):
         silent = ObjectPath(Silent(), "b/r", "s3://b/r", None)
         monkeypatch.setattr(resuming, "prints_of", prints_of)
         monkeypatch.setattr(resuming, "kept_folder", lambda root: silent)
-        monkeypatch.setattr(launch, "check_session", lambda session: None)
-        monkeypatch.setattr(launch, "is_local", lambda context: True)
+        monkeypatch.setattr(runtime, "check_session", lambda session: None)
+        monkeypatch.setattr(runtime, "is_local", lambda context: True)
         options = Options({"firesteel.storage.directory": "s3://b/r", "firesteel.recovery.mode": "on-request"})
-        launch.launch(None, SimpleNamespace(sparkContext=None), options, True)
+        runtime.launch(None, SimpleNamespace(sparkContext=None), options, True)
 
     return ask
 

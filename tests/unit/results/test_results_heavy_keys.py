@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 from firesteel.model.heavy_keys import MOST_KEYS, decode_heavy_keys
-from firesteel.results import heavy_keys as module
+from firesteel.results import writer as module
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.heavy_keys import KeySampler
 from firesteel.results.storage.store import ResultStore, object_name
-from firesteel.results.writer import ResultWriter
+from firesteel.results.writer import KeySampler, ResultWriter
 
 SUBPARTITIONS = 256
 ROWS = 60_000

@@ -8,7 +8,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from firesteel.spark.streams.failures import describe
+from firesteel.spark.streams.protocol import describe
 
 
 def refused_by_the_jvm():

@@ -23,8 +23,15 @@ from firesteel.engine.connection import EngineSettings
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.executor import notes
 from firesteel.task.executor.slots import memory_watch
-from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryStop, MemoryWatch, Watched
-from firesteel.task.executor.slots.resident import Resident, own_memory
+from firesteel.task.executor.slots.memory_watch import (
+    NO_WATCH,
+    MemoryLimitError,
+    MemoryStop,
+    MemoryWatch,
+    Resident,
+    Watched,
+    own_memory,
+)
 
 MIB = 1 << 20
 PATIENCE_SECONDS = 600.0

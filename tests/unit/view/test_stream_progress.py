@@ -8,9 +8,9 @@ from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
 from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.streams.commit_barrier import Place, place_of
 from firesteel.spark.streams.driver import Timers
-from firesteel.spark.streams.failures import described
 from firesteel.spark.streams.offers import Cluster
 from firesteel.spark.streams.progress import Commits, Progress
+from firesteel.spark.streams.protocol import described
 
 KAFKA = {
     "batchId": 7,

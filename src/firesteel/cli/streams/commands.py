@@ -19,14 +19,15 @@ from firesteel.cli.shared import (
     Quiet,
     Ui,
     agreed,
+    as_json_text,
     can_ask,
+    ended,
     given_options,
     no_script,
     number,
     show,
     whole,
 )
-from firesteel.cli.streams.output import as_json_text, ended
 from firesteel.errors import FiresteelError, UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import time
 
 import msgspec
 
-from firesteel.cli.shared import show
-from firesteel.cli.streams.output import as_json_text, ended, is_terminal
+from firesteel.cli.shared import as_json_text, ended, is_terminal, show
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import StreamStatus
 from firesteel.view.stream_view import OVER, status_line, status_table

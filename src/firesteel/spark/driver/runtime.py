@@ -1,4 +1,5 @@
-"""Submits a compiled job to Spark: checks first, then one thread that runs it to its end and leaves nothing behind."""
+"""Submits a compiled job to Spark: checks first, then one thread that runs it to its end and leaves nothing behind. An ordinary run has a journal beside it, and progress on the
+console or in the notebook (``launch``)."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import pickle
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,11 @@ import msgspec.structs
 from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
-from firesteel.journal.file import Instrument, Instruments
+from firesteel.journal.costs import earlier_costs
+from firesteel.journal.file import Instrument, Instruments, Journal
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
+from firesteel.monitoring.exporters import monitoring
 from firesteel.options import (
     BLOB_CACHE_BYTES,
     CHECK_INTERVAL,
@@ -35,9 +40,11 @@ from firesteel.options import (
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
     NODE_VARIABLE,
+    PROGRESS,
     RETAIN_AT_MOST,
     SPECULATIVE_ENABLED,
     Options,
+    retaining,
 )
 from firesteel.recovery.log import FencedError
 from firesteel.recovery.takeover import NO_BASE
@@ -48,15 +55,16 @@ from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
-from firesteel.spark.driver.outcome import JobOutcome, object_names
+from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.pools import BOUNDED, queue_of
+from firesteel.spark.placement.status_store import SparkPages
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.recovery.beginning import DriverIdentity, may_change_jobs
-from firesteel.spark.recovery.resuming import WITHOUT_LOG, Opened
-from firesteel.spark.recovery.runs import ALL, NONE, SOME
+from firesteel.spark.recovery.resuming import BEGINS_ANEW, HAD_FINISHED, WITHOUT_LOG, Opened, Resume, open_job
+from firesteel.spark.recovery.runs import ALL, NONE, SOME, PastJob
 from firesteel.spark.session.own_workers import own_workers
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, local_slots, own_interrupts, setting
@@ -67,8 +75,14 @@ from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.slots.workers import beside_heap, counts_overhead
 from firesteel.spark.standing.small import standing_tasks
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
-from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_storage
+from firesteel.spark.storage.directories import JobStorage, new_job_id, reached_storage, storage_root
 from firesteel.task.executor.information import Blob, JobInformation, new_token_base
+from firesteel.ui.begun import Begun
+from firesteel.ui.process import ui_of
+from firesteel.users_line import caller_level
+from firesteel.view import progress
+from firesteel.view.notebook.progress import notebook_view
+from firesteel.view.notebook.shell import show_tables
 
 EXIT_SECONDS = 8.0
 """Seconds that the process waits at its end for jobs that are still being cancelled."""
@@ -623,3 +637,74 @@ def _exchange(
 
 def _readers(graph: JobGraph, dataset: int) -> str:
     return ", ".join(f"'{graph.vertices[vertex].name}'" for vertex in graph.consumers(dataset))
+
+
+def launch(compiled: CompiledJob, session: Any, options: Options, resume: Resume = None) -> SubmittedJob:
+    """``resume``: True: the last job of this place in the script goes on; text: the one with this id; None: as the options say.
+
+    Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work, and for a job that cannot
+    go on.
+    """
+    show_tables()
+    options = retaining(options)
+    ui = ui_of(options)
+
+    def root() -> str:  # asked for only where an earlier job is looked for, before ``submit`` has checked the session
+        check_session(session)
+        return storage_root(options, shared=not is_local(session.sparkContext))
+
+    opened = open_job(compiled, options, resume, root)
+    with ExitStack() as undo:
+        if opened.earlier is not None:
+            undo.callback(opened.earlier.leave, finished=False)
+        for decision in opened.decisions:
+            if decision.result in (BEGINS_ANEW, HAD_FINISHED):
+                warnings.warn(decision.reason, UserWarning, stacklevel=caller_level())
+        if opened.past is not None:
+            return AnsweredJob(opened.past, opened.decisions)
+        job_id = new_job_id() if opened.same is None else opened.same.found.job_id
+        journal = Journal.create(options, compiled.job_graph.name, job_id)
+        taps = [] if ui is None else [ui.instrument()]
+        instruments: list[Instrument] = [journal, *taps]
+        try:
+            instruments += (progress.create(options[PROGRESS], make=notebook_view()), *monitoring(options))
+            costs = earlier_costs(compiled.job_graph, options, journal.path)
+            run = submit(compiled, session, options, instruments, job_id=job_id, costs=costs, opened=opened)
+        except BaseException:
+            for instrument in instruments:
+                instrument.close()
+            journal.path.unlink(missing_ok=True)  # nothing ran
+            raise
+        undo.pop_all()
+    if ui is not None:
+        pages = SparkPages(session.sparkContext)
+        stage = partial(pages.stage, job_id, run.ran_standing)
+        begun = Begun(job_id, run.job_name, journal.path, run.cancel, pages.root, stage)
+        ui.began(taps[0], begun)
+    return run
+
+
+class AnsweredJob:
+    """A job of a script that goes on whose outputs an earlier process has published: it has ended before it could begin. In the place of ``runtime.JobRun``."""
+
+    has_ended = True
+
+    def __init__(self, past: PastJob, decisions: Sequence[Decision]) -> None:
+        journal = Path(past.journal) if past.journal and Path(past.journal).is_file() else None
+        self.job_id, self.job_name, self.journal = past.job_id, past.header.job_name, journal
+        self._outcome = JobOutcome(self.job_id, self.job_name, JobStatus.FINISHED, 0.0, list(decisions), journal, None)
+
+    def status(self) -> JobStatus:
+        return JobStatus.FINISHED
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def waiting_for(self) -> list[str]:
+        return []
+
+    def cancel(self, reason: str = "") -> None:
+        pass
+
+    def result(self) -> JobOutcome:
+        return self._outcome

@@ -55,35 +55,22 @@ WORKER_REUSE = "spark.python.worker.reuse"
 LOOK_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class FixedSlots:
-    """That a local master was told."""
-
-    count: int
-
-    def look(self) -> None:
-        """Nothing to see."""
-
-
-class ExecutorsSlots:
-    """That a cluster's executors have now, of Spark's default profile. A look within a second of the last one sees nothing new."""
+class Slots:
+    """That standing tasks may fill. ``count``: tasks that Spark ran at once at the last look; at least 1. A local master was told how many; a
+    cluster's executors have those of Spark's default profile, and a look within a second of the last one sees nothing new."""
 
     def __init__(self, context: Any) -> None:
-        self._status = SparkStatus(context)
+        self._status = None if is_local(context) else SparkStatus(context)
         self._looked = -math.inf
-        self.count = 1
+        self.count = local_slots(context) if self._status is None else 1
 
     def look(self) -> None:
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+        if self._status is None or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
         with suppress(Exception):  # Spark is stopping
             executors = self._status.executors().values()
             self.count = max(1, sum(executor.slots for executor in executors if not executor.profile_id))
-
-
-Slots = FixedSlots | ExecutorsSlots
-"""That standing tasks may fill. ``count``: tasks that Spark ran at once at the last look; at least 1."""
 
 
 LEAST_IDLE_SECONDS, MOST_IDLE_SECONDS = 0.1, 0.5
@@ -542,19 +529,17 @@ def standing_tasks(
     kept = str(setting(context, WORKER_REUSE, "true")).lower() == "true"
     if not (options[STANDING_TASKS] and kept and pins_threads(context) and _reached(context)):
         return no_standing_tasks
-    local = is_local(context)
-    slots: Slots = FixedSlots(local_slots(context)) if local else ExecutorsSlots(context)
     given = SmallStanding(
         context,
         job,
         job_id,
         job_name,
-        slots=slots,
+        slots=Slots(context),
         grows=grows(context),
         is_fair=is_fair(context),
         max_input=options[STANDING_TASKS_MAX_INPUT],
         own_workers=own_workers(context),
-        open_door=UnixDoor if local else partial(tcp_door, context),
+        open_door=UnixDoor if is_local(context) else partial(tcp_door, context),
         ran=ran,
     )
     return partial(SmallStandingTasks, given)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from firesteel.task.executor.handed import Handed
 from firesteel.task.executor.slots.holders import ENDING_SECONDS, LAST, NOT_LAST, is_own
-from firesteel.task.executor.slots.resident import descendants, kill_all
+from firesteel.task.executor.slots.memory_watch import descendants, kill_all
 
 _own: set[int] = set()
 """Descriptors of sockets that no process may keep which a function forks: workers would wait for that one, in vain."""

@@ -57,8 +57,14 @@ from firesteel.task.executor.notes import Blocklist
 from firesteel.task.executor.openings import watched
 from firesteel.task.executor.place import Place, here
 from firesteel.task.executor.slots import retiring
-from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
-from firesteel.task.executor.slots.resident import own_memory
+from firesteel.task.executor.slots.memory_watch import (
+    NO_WATCH,
+    MemoryLimitError,
+    MemoryWatch,
+    NoWatch,
+    Watched,
+    own_memory,
+)
 from firesteel.task.executor.slots.slot import SlotInformation, addresses_of, begin_slot, end_slot
 from firesteel.task.functions import instances
 from firesteel.task.mapped import MappedObjects

@@ -14,7 +14,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from firesteel.errors import UsageError
-from firesteel.journal.file import Instrument
 from firesteel.journal.places import journal_directories
 from firesteel.options import BIND_ADDRESS, BIND_PORT, UI_TOKEN_FILE, Options
 from firesteel.options.streams import ports_of
@@ -117,15 +116,13 @@ class Beside(Server):
         super().__init__(options, Source(own=self._runs), self._runs, REST)
         say(self.line)
 
-    def instrument(self) -> Instrument:
+    def instrument(self) -> Tap:
         """Takes a job's or stream's records from now on."""
         return Tap()
 
-    def began(self, instrument: Instrument, begun: Begun) -> None:
-        """``instrument``: the one that its records go to. Never raises."""
-        if not isinstance(instrument, Tap):
-            return
-        self._runs.add(OwnRun(begun, instrument, time.time()))
+    def began(self, tap: Tap, begun: Begun) -> None:
+        """``tap``: the one that its records go to. Never raises."""
+        self._runs.add(OwnRun(begun, tap, time.time()))
 
     def page_of(self, id: str) -> str:
         """The address of the page of a job or stream of this process; empty: it was not told of it."""

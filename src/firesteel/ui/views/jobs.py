@@ -8,10 +8,9 @@ from typing import Any
 from firesteel.humanize import format_count
 from firesteel.options import format_value
 from firesteel.options.registry import written
+from firesteel.report.explain import uses
+from firesteel.report.fold import MIB, JobFold, VertexHistory, parallelism_of, waiting_text, worker_limit
 from firesteel.report.fold import Failure as FailureHistory
-from firesteel.report.fold import JobFold, VertexHistory, parallelism_of
-from firesteel.report.slot_sharing import MIB, waiting_text, worker_limit
-from firesteel.report.slot_use import uses
 from firesteel.scheduler.kernel.records import Decision as DecisionRecord
 from firesteel.ui.views.ranges import histogram, ranges, skew
 from firesteel.ui.views.structs import (

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from firesteel.task.executor.slots import retiring
-from firesteel.task.executor.slots.resident import descendants, kill_all
+from firesteel.task.executor.slots.memory_watch import descendants, kill_all
 from firesteel.task.executor.slots.slot import SlotInformation
 
 ENDING_SECONDS = 10.0

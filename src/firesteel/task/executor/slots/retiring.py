@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from firesteel.task.executor.slots.resident import Resident
+from firesteel.task.executor.slots.memory_watch import Resident
 from firesteel.task.executor.slots.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInformation
 from firesteel.task.functions import instances
 
