@@ -501,6 +501,8 @@ class _Columns:
     """Parquet's own schema."""
     sizes: list[tuple[int, int]]
     """Of each leaf, the top-level column and the least bytes that a value takes in Arrow's form."""
+    integers: list[tuple[int, str]]
+    """Of each leaf that is a column of integers, its place and name."""
     times: TimeColumns
 
     @classmethod
@@ -508,7 +510,12 @@ class _Columns:
         top = {name: i for i, name in enumerate(schema.names)}
         columns = [top_level(leaves.column(i).path, top) for i in range(len(leaves))]
         sizes = [(column, _width(schema.field(column).type)) for column in columns]
-        return cls(schema, leaves, sizes, TimeColumns.of(leaves, schema))
+        integers = [
+            (i, schema.field(column).name)
+            for i, column in enumerate(columns)
+            if pa.types.is_integer(schema.field(column).type)
+        ]
+        return cls(schema, leaves, sizes, integers, TimeColumns.of(leaves, schema))
 
 
 class _FooterReader:
@@ -532,7 +539,7 @@ class _FooterReader:
                 columns = self._columns(metadata.schema, schema, label)
                 rows, sizes = _plain_column_bytes(metadata, columns)
                 times = columns.times.in_file(metadata, schema)
-                return Footer(file, schema, rows, sizes, times, _spans(metadata, schema))
+                return Footer(file, schema, rows, sizes, times, _spans(metadata, columns))
         except FileNotFoundError:
             raise UsageError(
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
@@ -562,14 +569,12 @@ def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
     return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
 
-def _spans(metadata: Any, schema: pa.Schema) -> dict[str, tuple[int, int]]:
-    groups = sorted({0, metadata.num_row_groups // 2, metadata.num_row_groups - 1} if metadata.num_row_groups else ())
+def _spans(metadata: Any, columns: _Columns) -> dict[str, tuple[int, int]]:
+    numbers = {0, metadata.num_row_groups // 2, metadata.num_row_groups - 1} if metadata.num_row_groups else ()
+    groups = [metadata.row_group(number) for number in numbers]
     found: dict[str, tuple[int, int]] = {}
-    for place in range(metadata.num_columns):
-        name = metadata.schema.column(place).path
-        if name not in schema.names or not pa.types.is_integer(schema.field(name).type):
-            continue
-        told = [one for group in groups if (one := metadata.row_group(group).column(place).statistics) is not None]
+    for place, name in columns.integers:
+        told = [one for group in groups if (one := group.column(place).statistics) is not None]
         ends = [(one.min, one.max) for one in told if one.has_min_max]
         if ends:
             found[name] = min(least for least, _ in ends), max(most for _, most in ends)
