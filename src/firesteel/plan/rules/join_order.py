@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from math import prod
 
@@ -201,9 +202,9 @@ class _Sizes:
 
     def greedy(self) -> _Part | None:
         """None: there are no keys between some of the leaves."""
-        parts = self._leaves
+        parts, made = self._leaves, cache(self._pair)
         while len(parts) > 1:
-            pairs = [pair for two in combinations(parts, 2) if (pair := self._pair(*two)) is not None]
+            pairs = [pair for two in combinations(parts, 2) if (pair := made(*two)) is not None]
             if not pairs:
                 return None
             best = min(pairs, key=lambda one: one.rows + one.sides[1].rows)
