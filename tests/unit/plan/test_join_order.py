@@ -7,9 +7,11 @@ import random
 import pytest
 from tests.unit.plan.test_rules import call, engine, equal, join, literal, of, rows, scan
 
+from firesteel.compile.relations.steps import Steps
 from firesteel.plan.expr import column
 from firesteel.plan.relation import Filter, Join, Names, Project, Scan, Shared
 from firesteel.plan.rules.check import check
+from firesteel.plan.rules.estimates import Estimates
 from firesteel.plan.rules.facts import Facts
 from firesteel.plan.rules.join_order import order_joins
 from firesteel.plan.rules.partners import reduce_partners
@@ -182,3 +184,16 @@ def test_any_order_has_the_rows_of_the_written_one(scan, engine):
         assert rows(engine, found) == rows(engine, whole), seed
         changed += found is not whole
     assert changed > 50
+
+
+@pytest.mark.parametrize(
+    ("rows_left", "how"), [(60_000_000, "semi join"), (100, "sql(semi join)"), (None, "semi join")]
+)
+def test_a_semi_join_of_few_rows_alone_is_made_where_the_other_side_has_its_keys(scan, rows_left, how):
+    """Of many left rows none needs an exchange where the other side, itself a join by the same key, is broadcast."""
+    lines, parts, brands = (scan({"k": [1]}) for _ in range(3))
+    few = join(parts, brands, of(parts, 0), of(brands, 0))
+    known = facts({lines: rows_left, parts: 1000, brands: 1000})
+    steps = Steps(likely=Estimates(known).rows)
+    node = steps.rows(join(lines, few, of(lines, 0), of(few, 0), "semi")).node
+    assert node.name == how

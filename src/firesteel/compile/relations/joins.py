@@ -32,9 +32,19 @@ def join(steps: Steps, relation: Join) -> Rows:
         return _nested(steps, relation)
     plain = not _has_safe(relation) and not any(a.type in FLOATS for a, _ in relation.pairs)
     divided = relation.how != "exists" and (relation.how == "inner" or not relation.rest)
-    if plain and divided and (relation.how == "inner" or not _goes_first(relation)):
+    if (
+        plain
+        and divided
+        and (relation.how == "inner" or not (_goes_first(relation) and _looks_up_few(steps, relation)))
+    ):
         return _adaptive(steps, relation)
     return _by_engine(steps, relation)
+
+
+def _looks_up_few(steps: Steps, relation: Join) -> bool:
+    """The left rows are likely no more than the right ones, which are then not broadcast."""
+    few, many = map(steps.likely, relation.children)
+    return few is not None and many is not None and few <= many
 
 
 def _has_safe(relation: Join) -> bool:
@@ -102,7 +112,7 @@ def _join_by(relation: Relation, keys: list[Expr]) -> Join | None:
     if not isinstance(relation, Join):
         return None
     own = [renamed_column(key) for key, _ in relation.pairs]
-    return relation if own == [renamed_column(key) for key in keys] else None
+    return relation if None not in own and own == [renamed_column(key) for key in keys] else None
 
 
 def _comparison(one: Expr, left: Columns) -> Comparison:

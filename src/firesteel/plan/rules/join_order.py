@@ -68,10 +68,10 @@ class _Ordering:
         written, best = sizes.of(block.tree), sizes.greedy()
         if written is None or best is None:
             return None
-        later = [one for one in block.semis if len(one.leaves) > 1 or best.rows * _LATER <= rows[min(one.leaves)]]
+        later = [one for one in block.semis if len(one.leaves) != 1 or best.rows * _LATER <= rows[min(one.leaves)]]
         if best.cost >= _GAIN * written.cost:
             best = written
-        if best is written and all(len(one.leaves) > 1 for one in later):
+        if best is written and all(len(one.leaves) != 1 for one in later):
             return None
         leaves = [self.of(leaf, None) for leaf in block.leaves]
         for semi in block.semis:
