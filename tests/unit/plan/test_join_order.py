@@ -152,6 +152,9 @@ def test_a_semi_join_of_many_rows_stays(scan):
     whole = join(lines, others, of(lines, 0), of(others, 0), "semi")
     assert reduce_partners(whole, facts({lines: 10_000_000, others: 60_000_000})) is whole
     assert reduce_partners(whole, facts({lines: 10, others: 1000})) is whole
+    name = next(iter(others.columns))  # customers with an order: there is hardly an order without its customer
+    assert reduce_partners(whole, facts({lines: 1_500_000, others: 15_000_000}, {name: 1_500_000})) is whole
+    assert reduce_partners(whole, facts({lines: 1_500_000, others: 15_000_000}, {name: 6_000_000})) is not whole
 
 
 def random_plan(scan, rng):

@@ -7,6 +7,7 @@ drop what has no partner before it is exchanged.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from firesteel.plan.expr import Expr, column
 from firesteel.plan.relation import Join, Project, Relation, Shared
@@ -32,6 +33,8 @@ def _reduced(join: Join, estimates: Estimates, facts: Facts) -> Join:
     few, many = estimates.rows(_looked_up(join)), estimates.rows(join.right)
     if few is None or many is None or many < max(few * _LESS, _MANY):
         return join
+    if few >= prod(estimates.values(join.right, theirs)[0] for _, theirs in join.pairs):
+        return join  # it likely has all of the keys
     small = _looked_up(join)
     shared = small if isinstance(small, Shared) else Shared(small)
     names = {facts.names.new("cr"): (mine, theirs) for mine, theirs in keys if mine is not None and theirs is not None}
