@@ -35,7 +35,7 @@ class TakenOver:
 
     def step(self, place: str) -> StreamNode:
         """The last of the steps that compute it. Raises Unsupported. ``place``: where the user asked."""
-        facts = replace(Facts.of_files(cache(_files), self._steps.names), count=_count, values=_values)
+        facts = replace(Facts.of_files(cache(_files), self._steps.names), count=cache(_count), values=cache(_values))
         relation, rules = optimise(self.relation, facts, IN_STAGES)
         self._steps.likely = Estimates(facts).rows
         rows = self._steps.rows(relation)

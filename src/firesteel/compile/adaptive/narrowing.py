@@ -30,7 +30,7 @@ MOST_RANGES = 16
 _MANY = 1 << 17
 """Different keys from which on it is not looked for gaps between them."""
 _LOOKED_AT = 1 << 20
-"""Keys that are looked at before all of them are, of which there may be too many."""
+"""Keys whose different values are counted first. If they have more than ``_MANY``, the others are not counted."""
 _LEAST_GAP = 1 / 1024
 """Of all that lies between the least and the greatest key: what is in a narrower gap would hardly fill a row group."""
 MOST_BYTES = 4 << 20
@@ -50,14 +50,16 @@ class Keys:
 
     @cached_property
     def values(self) -> list[pa.Array | None]:
-        """The different ones of each key column, nulls with them; None: they are so many that only their ends are of use."""
+        """The different ones of each key column, nulls with them; None: there are too many of them to count."""
         return [_different(_plain(column)) for column in self.rows.columns]
 
 
 def _different(column: pa.ChunkedArray) -> pa.Array | None:
-    """To count millions of values takes seconds, and slots may be idle meanwhile."""
+    """Counting millions of values takes seconds, and slots may be idle meanwhile."""
     some = column.slice(0, _LOOKED_AT).unique()
-    return column.unique() if len(column) <= _LOOKED_AT or len(some) <= _MANY else None
+    if len(column) <= _LOOKED_AT:
+        return some
+    return column.unique() if len(some) <= _MANY else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,16 @@ def join(steps: Steps, relation: Join) -> Rows:
     if not relation.pairs:
         return _nested(steps, relation)
     plain = not _has_safe(relation) and not any(a.type in FLOATS for a, _ in relation.pairs)
-    divided = relation.how != "exists" and (relation.how == "inner" or not relation.rest)
-    if (
-        plain
-        and divided
-        and (relation.how == "inner" or not (_goes_first(relation) and _looks_up_few(steps, relation)))
-    ):
+    if plain and (relation.how == "inner" or _is_by_keys_alone(steps, relation)):
         return _adaptive(steps, relation)
     return _by_engine(steps, relation)
+
+
+def _is_by_keys_alone(steps: Steps, relation: Join) -> bool:
+    """Nothing but equal keys is asked of a pair, and no exchange is saved where the right side goes first."""
+    if relation.how == "exists" or relation.rest:
+        return False
+    return not (_goes_first(relation) and _looks_up_few(steps, relation))
 
 
 def _looks_up_few(steps: Steps, relation: Join) -> bool:
@@ -100,8 +102,8 @@ def _adaptive(steps: Steps, relation: Join) -> Rows:
 
 
 def _goes_first(relation: Join) -> bool:
-    """The right side is a join by the same keys, which needs no exchange behind the first input alone (``keyed_chains``): a semi join that drops
-    most of its rows, or the only side that is one."""
+    """The right side is a join by the same keys. Such a join needs no exchange as the first input (``keyed_chains``). Where both sides are joins, a
+    semi join on the right goes first: it drops most of its rows."""
     mine, theirs = (_join_by(side, [pair[i] for pair in relation.pairs]) for i, side in enumerate(relation.children))
     return theirs is not None and (mine is None or theirs.how == "semi")
 

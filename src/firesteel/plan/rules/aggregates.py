@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firesteel.plan.expr import Expr, column
 from firesteel.plan.relation import Aggregate, Filter, Join, Project, Relation, Scan, Sort
 from firesteel.plan.rules.facts import Facts
-from firesteel.plan.rules.trees import renamed_column, rewritten
+from firesteel.plan.rules.trees import renamed_column, rewritten, with_keys_of
 
 _LESS = 4
 """The other side has at most one row for so many of the aggregate's input."""
@@ -122,11 +121,8 @@ def _with_fewer_rows(relation: Relation, name: str, other: Relation, key: str, f
     scan = relation.child if isinstance(relation, Filter) else relation
     if not isinstance(scan, Scan) or not _is_smaller(other, scan, facts):
         return None
-    new = facts.names.new("cr")
-    a, b = column(name, relation.columns[name]), column(new, other.columns[key])
     again = rewritten(other, replace)  # in stages, a scan for two would be exchanged before its conditions
-    keys = Project(again, {new: column(key, other.columns[key])})
-    return Join(relation, keys, "semi", (Expr("EqualTo", {"left": a, "right": b}, "boolean"),), ((a, b),), ())
+    return with_keys_of(relation, again, [(name, key)], facts.names)
 
 
 def _is_smaller(other: Relation, scan: Scan, facts: Facts) -> bool:

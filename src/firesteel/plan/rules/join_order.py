@@ -1,11 +1,12 @@
-"""Inner joins in an order that makes few rows on the way, and semi joins behind them where few rows are left to look up: query 21 of TPC-H.
+"""The order of inner joins, and of the semi joins between them: query 21 of TPC-H.
 
-Without statistics of the tables, Spark joins in the order in which the user wrote. The order here is greedy: of all that is joined so far, those
-two are joined next that make the fewest rows, and of which the smaller one has the fewest.
+Without statistics of the tables, Spark joins in the order in which the user wrote. The order here is greedy: each step joins the two parts with the
+fewest rows, counted of the result and of the smaller part together. A semi join comes after the inner joins where they leave few rows to look up.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,13 +17,13 @@ from firesteel.plan.expr import Expr, attributes, column
 from firesteel.plan.relation import Aggregate, Join, Project, Relation
 from firesteel.plan.rules.estimates import Estimates, kept
 from firesteel.plan.rules.facts import Facts
-from firesteel.plan.rules.trees import relations, with_inputs
+from firesteel.plan.rules.trees import equality, relations, renamed_column, with_inputs
 from firesteel.plan.types import FLOATS
 
 _GAIN = 0.7
-"""Another order makes at most this part of the rows that joins read of joins."""
+"""A new order is taken if its joins read less than this part of the rows that the written order's joins read of other joins."""
 _LATER = 4
-"""A semi join goes behind the inner joins where they leave one row of so many."""
+"""A semi join comes after the inner joins if they leave at most one row of so many."""
 
 Tree = int | tuple["Tree", "Tree"]
 """A leaf by its number, or two trees that are joined."""
@@ -36,12 +37,8 @@ class _Ordering:
     def __init__(self, root: Relation, estimates: Estimates) -> None:
         self._estimates = estimates
         self._done: dict[Relation, Relation] = {}
-        readers: dict[Relation, int] = {}
-        for one in relations(root):
-            for below in (*one.children, *one.subqueries):
-                readers[below] = readers.get(below, 0) + 1
+        readers = Counter(below for one in relations(root) for below in (*one.children, *one.subqueries))
         self._read_twice = {one for one, n in readers.items() if n > 1}
-
         self._kept: set[Relation] = set()
         """Joins that stay in their order, with others that are parts of them."""
 
@@ -137,7 +134,9 @@ class _Block:
     def _take(self, relation: Relation, read_twice: set[Relation]) -> Tree:
         if relation not in read_twice and not relation.may_raise:
             self.inside.add(relation)
-            if isinstance(relation, Project) and all(_is_itself(*item) for item in relation.items.items()):
+            if isinstance(relation, Project) and all(
+                renamed_column(item) == name for name, item in relation.items.items()
+            ):
                 return self._take(relation.child, read_twice)
             if isinstance(relation, Join) and relation.pairs and relation.how == "inner":
                 self._joins.append(relation)
@@ -156,10 +155,6 @@ def _is_plain(equality: Expr, pair: tuple[Expr, Expr]) -> bool:
     a, b = pair
     columns = all(side.cls == "AttributeReference" for side in pair)
     return equality.cls == "EqualTo" and columns and a.type == b.type and a.type not in FLOATS
-
-
-def _is_itself(name: str, item: Expr) -> bool:
-    return item.cls == "AttributeReference" and item.id == name
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +264,7 @@ def _groups(equal: Iterable[_Equal]) -> Iterator[list[_Equal]]:
 
 
 def _follows(pair: tuple[Expr, Expr], leaves: tuple[int, int]) -> _Equal:
-    return _Equal(Expr("EqualTo", {"left": pair[0], "right": pair[1]}, "boolean"), pair, leaves)
+    return _Equal(equality(*pair), pair, leaves)
 
 
 def _is_between(leaves: tuple[int, int], big: frozenset[int], small: frozenset[int]) -> bool:

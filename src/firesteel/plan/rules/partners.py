@@ -1,7 +1,7 @@
-"""Semi joins whose left side is small: of the right side only rows count whose keys it has: queries 4 and 21 of TPC-H.
+"""Semi and anti joins whose left side is small: queries 4 and 21 of TPC-H.
 
-A semi join is by the hash of its keys where the right side is too large for one task. The keys of the left side are not: the right side's tasks
-drop what has no partner before it is exchanged.
+Where the right side is too large for one task, both sides are exchanged. The keys of the left side fit into a task. So the tasks that make the right
+side get these keys, and drop all other rows before the exchange.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from firesteel.plan.expr import Expr, column
-from firesteel.plan.relation import Join, Project, Relation, Shared
+from firesteel.plan.relation import Join, Relation, Shared
 from firesteel.plan.rules.estimates import Estimates
 from firesteel.plan.rules.facts import Facts
-from firesteel.plan.rules.trees import renamed_column, rewritten
+from firesteel.plan.rules.trees import renamed_column, rewritten, with_keys_of
 
 _LESS = 8
-"""The left side has at most one row for so many of the right one,"""
+"""Rows of the right side for each row of the left one, at least."""
 _MANY = 1 << 20
-"""which has so many at least."""
+"""Rows of the right side, at least."""
 
 
 def reduce_partners(root: Relation, facts: Facts) -> Relation:
@@ -27,26 +26,20 @@ def reduce_partners(root: Relation, facts: Facts) -> Relation:
 
 
 def _reduced(join: Join, estimates: Estimates, facts: Facts) -> Join:
-    keys = [(renamed_column(mine), renamed_column(theirs)) for mine, theirs in join.pairs]
+    keys = [(renamed_column(theirs), renamed_column(mine)) for mine, theirs in join.pairs]
     if join.how not in ("semi", "anti") or not keys or any(one.cls != "EqualTo" for one in join.equal):
         return join
-    few, many = estimates.rows(_looked_up(join)), estimates.rows(join.right)
+    small = _looked_up(join)
+    few, many = estimates.rows(small), estimates.rows(join.right)
     if few is None or many is None or many < max(few * _LESS, _MANY):
         return join
     if few >= prod(estimates.values(join.right, theirs)[0] for _, theirs in join.pairs):
         return join  # it likely has all of the keys
-    small = _looked_up(join)
-    shared = small if isinstance(small, Shared) else Shared(small)
-    names = {facts.names.new("cr"): (mine, theirs) for mine, theirs in keys if mine is not None and theirs is not None}
-    if len(names) < len(keys):
+    known = [(theirs, mine) for theirs, mine in keys if mine is not None and theirs is not None]
+    if len(known) < len(keys):
         return join
-    given = Project(shared, {new: column(mine, shared.columns[mine]) for new, (mine, _) in names.items()})
-    pairs = [
-        (column(theirs, join.right.columns[theirs]), column(new, given.columns[new]))
-        for new, (_, theirs) in names.items()
-    ]
-    equal = tuple(Expr("EqualTo", {"left": a, "right": b}, "boolean") for a, b in pairs)
-    right = Join(join.right, given, "semi", equal, tuple(pairs), ())
+    shared = small if isinstance(small, Shared) else Shared(small)
+    right = with_keys_of(join.right, shared, known, facts.names)
     return replace(join, left=_with(join.left, small, shared), right=right)
 
 

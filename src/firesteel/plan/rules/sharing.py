@@ -6,6 +6,7 @@ equal as wholes are shared where the plan is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -174,16 +175,13 @@ def _replaced(root: Relation, by: dict[Relation, Relation]) -> Relation:
 
 def _needed(root: Relation) -> Relation:
     """Without what is shared and read once, or made of columns of what is shared itself."""
-    readers: dict[Relation, int] = {}
-    for one in relations(root):
-        for child in one.children:
-            readers[child] = readers.get(child, 0) + 1
+    readers = Counter(child for one in relations(root) for child in one.children)
     done: dict[Relation, Relation] = {}
 
     def of(relation: Relation) -> Relation:
         if relation not in done:
             changed = with_inputs(relation, of)
-            single = isinstance(changed, Shared) and (readers.get(relation) == 1 or _is_renamed(changed.child))
+            single = isinstance(changed, Shared) and (readers[relation] == 1 or _is_renamed(changed.child))
             done[relation] = changed.children[0] if single else changed
         return done[relation]
 

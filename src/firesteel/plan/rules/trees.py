@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import is_
 from typing import Any
 
-from firesteel.plan.expr import Expr, replaced
-from firesteel.plan.relation import Relation
+from firesteel.plan.expr import Expr, column, replaced
+from firesteel.plan.relation import Join, Names, Project, Relation
 
 
 def relations(root: Relation) -> list[Relation]:
@@ -74,3 +74,17 @@ def renamed_column(item: Expr) -> str | None:
     while item.cls == "Alias":
         item = item["child"]
     return item.id if item.cls == "AttributeReference" else None
+
+
+def equality(a: Expr, b: Expr) -> Expr:
+    return Expr("EqualTo", {"left": a, "right": b}, "boolean")
+
+
+def with_keys_of(relation: Relation, other: Relation, keys: Sequence[tuple[str, str]], names: Names) -> Join:
+    """The rows whose values of some columns a row of another relation has as well. ``keys``: pairs of a column of the relation and one of the other."""
+    new = {names.new("cr"): pair for pair in keys}
+    given = Project(other, {name: column(theirs, other.columns[theirs]) for name, (_, theirs) in new.items()})
+    pairs = tuple(
+        (column(mine, relation.columns[mine]), column(name, given.columns[name])) for name, (mine, _) in new.items()
+    )
+    return Join(relation, given, "semi", tuple(equality(*pair) for pair in pairs), pairs, ())

@@ -26,8 +26,8 @@ LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
 runs: filters may come before the join."""
 UNKNOWN_SHARE = 0.5
-"""Of the idle time that is allowed for a likely build side, what is for one that no earlier run tells of, and that is estimated at more, though at no
-more than so many times the other side: an aggregate or a filter may leave little of it. While no slot is idle, the wait costs nothing."""
+"""The part of a likely build side's idle time that an unknown one gets. No earlier run has measured an unknown side. Its estimate is too large for a
+likely one, but at most ``LIKELY`` times the other side. An aggregate or a filter may leave little of it."""
 
 
 class AdaptiveJoins:
@@ -76,12 +76,9 @@ class AdaptiveJoins:
         built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
         limit = self._limit(join, vertex) * (1 if built.is_known else LIKELY)
         hinted = job.join is not None and job.join.hint == build
-        guess = self._graph.vertices[
-            self._graph.job_graph.datasets[job.inputs[build].dataset].producer
-        ].job.likely_bytes
-        is_likely = (built.bytes if built.is_known or guess is None else min(built.bytes, guess)) <= min(
-            limit, probe.bytes
-        )
+        guess = None if built.is_known else self._guessed(job, build)
+        likely = built.bytes if guess is None else min(built.bytes, guess)
+        is_likely = likely <= min(limit, probe.bytes)
         may_be = is_likely or (not built.is_known and built.bytes <= LIKELY * probe.bytes)
         if not hinted and (self._waits.slots_of(vertex) is None or not may_be):
             return None
@@ -235,6 +232,10 @@ class AdaptiveJoins:
 
     def _estimated(self, job: JobVertex, side: int) -> Estimate:
         return self._estimates.of(job.inputs[side].dataset)
+
+    def _guessed(self, job: JobVertex, side: int) -> int | None:
+        dataset = self._graph.job_graph.datasets[job.inputs[side].dataset]
+        return self._graph.vertices[dataset.producer].job.likely_bytes
 
     def _limit(self, join: int, producer: int) -> int:
         memory = build_memory.limit(self._memory())
