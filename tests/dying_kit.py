@@ -11,7 +11,7 @@ from pathlib import Path
 from firesteel.recovery import log
 from firesteel.recovery.files import FileLog
 from firesteel.recovery.frames import MAGIC, read
-from firesteel.scheduler.recovery.codec import FINISHED
+from firesteel.scheduler.recovery.codec import FINISHED, decode
 from firesteel.scheduler.recovery.records import Told
 
 TESTS = Path(__file__).parent
@@ -86,10 +86,10 @@ def dies_at(owner, name, when, is_here):
 
 
 def _count(what, data):
-    """How many groups or finishes a group is."""
+    """How many groups, or executions that finished, a group is."""
     if what == "group":
         return 1
     if what == "finish":
         told = [entry[0] for entry in read(MAGIC + data, "").entries if isinstance(entry[0], Told)]
-        return sum(one.event_kind == FINISHED for one in told)
+        return sum(len(decode(one.event).subtasks) for one in told if one.event_kind == FINISHED)
     return bytes([0xA0 | len(what)]) + what.encode() in data

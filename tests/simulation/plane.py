@@ -156,7 +156,7 @@ class Plane(plane.Plane):
         kept = source.split_bytes[self.dice.which(0.5, len(source.split_bytes))]
         sizes = None if self.dice.happens(0.2) else kept
         answer = e.SourceNarrowed(at=0.0, vertex=command.vertex, split_bytes=sizes, found="made up")
-        self.message(self.world.storage.latency, lambda: self.tell(replace(answer, at=self.clock.now)))
+        self.message(self.world.storage.latency, lambda: self.tell(structs.replace(answer, at=self.clock.now)))
 
     def _deploy(self, command: c.Deploy) -> None:
         check(

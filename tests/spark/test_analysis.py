@@ -100,6 +100,7 @@ def _fitting(name: str) -> Expr:
         "dayOfWeek": "MO",
         "format": "year",
         "pad": "x",
+        "path": "$.a",
         "replacement": "b",
         "matching": "a",
         "tz": "Asia/Tokyo",
@@ -162,6 +163,8 @@ def shape(value: Any) -> Any:
     if value.cls == "Cast" and value.type == value["child"].type:  # Spark leaves some of these in
         return shape(value["child"])
     fields = {name: shape(field) for name, field in value.fields.items() if name not in ("dataType", "name")}
+    if value.cls == "Mask" and fields["otherChar"] is None:  # Spark says this as a null of its own
+        fields["otherChar"] = ("Literal", "string", None)
     return (value.cls, shape(value.type), fields)
 
 

@@ -69,12 +69,12 @@ overlay; src replace pos len=-1; Overlay input:string/binary replace:string/bina
 reverse; col; Reverse child:string/binary/array; =child
 levenshtein; left right; Levenshtein left:string right:string threshold=None; integer
 split; str pattern! limit=-1; StringSplit str:string regex:string limit:integer; =strings
-soundex; col; SoundEx child:string; string
-mask; col upperChar='X' lowerChar='x' digitChar='n' otherChar?; Mask input:string upperChar:string lowerChar:string digitChar:string otherChar:string; string
+soundex; col; SoundEx child:!string; string
+mask; col upperChar='X' lowerChar='x' digitChar='n' otherChar?; Mask input:!string upperChar:!string lowerChar:!string digitChar:!string otherChar:!string; string
 format_number; col d!; FormatNumber x:!number d:integer; string
-get_json_object; col path!; GetJsonObject json:string path:string; string
+get_json_object; col path!; GetJsonObject json:!string path:!string; string
 find_in_set; str str_array; FindInSet left:string right:string; integer
-str_to_map; text pairDelim=',' keyValueDelim=':'; StringToMap text:string pairDelim:string keyValueDelim:string; =texts_by_text
+str_to_map; text pairDelim=',' keyValueDelim=':'; StringToMap text:!string pairDelim:!string keyValueDelim:!string; =texts_by_text
 startswith; str prefix; StartsWith left:string right:string; boolean
 endswith; str suffix; EndsWith left:string right:string; boolean
 contains; left right; Contains left:string right:string; boolean

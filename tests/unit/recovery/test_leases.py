@@ -95,14 +95,6 @@ def test_a_lease_goes_with_a_process_of_this_machine(root, here, monkeypatch):
     assert end_uses(job) is here and use is not None
 
 
-def test_a_lease_that_is_forgotten_is_given_back(root):
-    job = ended(root)
-    use = begin_use(job)
-    del use
-    leases._keeper.renew_all()
-    assert end_uses(job)
-
-
 @pytest.fixture
 def keeper(monkeypatch):
     """One that has held nothing yet."""
@@ -110,6 +102,14 @@ def keeper(monkeypatch):
     monkeypatch.setattr(leases, "_keeper", made)
     yield made
     made.end_all()
+
+
+def test_a_lease_that_is_forgotten_is_given_back(root, keeper):
+    job = ended(root)
+    use = begin_use(job)
+    del use
+    keeper.renew_all()
+    assert end_uses(job)
 
 
 def test_a_lease_holds_though_no_thread_can_be_started(root, keeper, monkeypatch):

@@ -18,7 +18,7 @@ _TEXTS = {
     "Log2": "CASE WHEN {child} <= 0 THEN NULL ELSE ln({child}) / ln(2::DOUBLE) END",
     "Log10": "CASE WHEN {child} <= 0 THEN NULL ELSE log10({child}) END",
     "Logarithm": "CASE WHEN {left} <= 0 OR {right} <= 0 THEN NULL ELSE ln({right}) / ln({left}) END",
-    "Pow": "CASE WHEN isnan({right}) OR (abs({left}) = 1 AND isinf({right})) THEN " + _NAN + " ELSE pow({left}, {right}) END",
+    "Pow": "CASE WHEN {left} IS NOT NULL AND (isnan({right}) OR abs({left}) = 1 AND isinf({right})) THEN " + _NAN + " ELSE pow({left}, {right}) END",
     "Cbrt": "cbrt({child})",
     "Sin": "sin({child})",
     "Cos": "cos({child})",
