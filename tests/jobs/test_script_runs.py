@@ -179,7 +179,12 @@ def test_two_go_on_at_once(folder):
         time.sleep(0.1)
     lost, won = sorted(both, key=lambda process: process.poll() is None)
     end = ended(lost)
-    said = ("was taken over by another driver just now", "goes on in process", "still runs: its driver, process", "which begins with it")
+    said = (
+        "was taken over by another driver just now",
+        "goes on in process",
+        "still runs: its driver, process",
+        "which begins with it",
+    )
     assert end.returncode == 2 and any(words in end.stderr for words in said), end.stderr
     (folder / "go").touch()
     end = ended(won)
