@@ -35,6 +35,7 @@ from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.options import SPECULATIVE_ENABLED, Options
+from firesteel.report.waits import in_words
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel import commands as c
@@ -51,6 +52,11 @@ SET_UP = {SET_UPS: 1, SET_UP_MS: 20, SET_UP_BYTES: 300}
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
 """(vertex, subtask, attempt)."""
+
+
+def waits_of(scheduler: Scheduler) -> list[str]:
+    """In words."""
+    return in_words(scheduler.waiting_for(), scheduler.graph.job_graph)
 
 
 def discarded(*commands: c.DiscardExecutions) -> list[tuple[int, int, int, int]]:
@@ -962,7 +968,7 @@ def drive(plane: Plane, rng: random.Random, faults: FaultInjection, steps: int =
             plane.answer_commit()
             continue
         _step(plane, rng, faults)
-    raise AssertionError("\n".join(["the job does not end", *plane.scheduler.waiting_for()]))
+    raise AssertionError("\n".join(["the job does not end", *waits_of(plane.scheduler)]))
 
 
 def _step(plane: Plane, rng: random.Random, faults: FaultInjection) -> None:
@@ -1008,7 +1014,7 @@ def _step(plane: Plane, rng: random.Random, faults: FaultInjection) -> None:
     if not plane.tasks and plane.merges:
         return
     if not plane.tasks:
-        raise AssertionError("\n".join(["nothing runs, and the job has not ended", *plane.scheduler.waiting_for()]))
+        raise AssertionError("\n".join(["nothing runs, and the job has not ended", *waits_of(plane.scheduler)]))
     key = rng.choice(sorted(plane.tasks))
     task = plane.tasks[key]
     if (task.cancelled and not happens(faults.race)) or happens(faults.foreign_cancel):

@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 from tests.effort import examples
 from tests.groups_kit import ring
+from tests.scheduler_kit import waits_of
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_graph, random_job, run_random_job
 
@@ -207,7 +208,7 @@ def test_a_group_whose_only_worker_is_gone_waits_for_it_but_not_for_ever(enforce
     said = []
     while job.plane.ended is None:
         job.step()
-        said += job.scheduler.waiting_for()
+        said += waits_of(job.scheduler)
     assert job.plane.status is ends
     assert any("'large'" in line and "4 cores" in line and "20 s" in line for line in said)
     if ends is JobStatus.FAILED:

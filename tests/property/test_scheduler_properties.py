@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, random_graph, random_sizes
+from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, random_graph, random_sizes, waits_of
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import DistributionPattern, ShipStrategy
@@ -118,7 +118,7 @@ def test_every_job_ends_whatever_happens(seed):
     rng = random.Random(seed)
     p = drive(job(rng), rng, ENDING)
     assert p.status in ("FINISHED", "FAILED", "CANCELED")
-    assert p.commands[-1] is p.ended and p.scheduler.waiting_for() == []
+    assert p.commands[-1] is p.ended and waits_of(p.scheduler) == []
     last_event = p.sent[-1]
     assert p.scheduler.handle(last_event) == []
 

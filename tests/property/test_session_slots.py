@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from tests.effort import examples
+from tests.scheduler_kit import waits_of
 from tests.simulation.faults import Faults
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_graph
@@ -151,9 +152,7 @@ class Session:
         return job.plane.ended is not None
 
     def told(self):
-        return "\n".join(
-            ["Nobody goes on:", *(line for job in self.live.values() for line in job.scheduler.waiting_for())]
-        )
+        return "\n".join(["Nobody goes on:", *(line for job in self.live.values() for line in waits_of(job.scheduler))])
 
     def check_books(self):
         """No worker holds more than it has, of all jobs together; no address is held twice."""

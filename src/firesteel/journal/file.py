@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -50,7 +51,7 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-FORMAT = (2, 5)
+FORMAT = (2, 6)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11
@@ -76,6 +77,7 @@ _PLACEMENT_INPUTS = {"returns": "rejections"}
 _PLACEMENT_RULES = {"firesteel.speculative.max-returns": MAX_REJECTIONS.key}
 _STEPS = {"hold": "commit barrier"}
 """Words up to format 2.0, and those of today."""
+_UNDECIDED = re.compile(r"Vertex (\d+) '.*' is not decided yet: it waits for")
 
 _log = logging.getLogger("firesteel.journal")
 
@@ -305,6 +307,9 @@ def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
     if isinstance(record, Decision) and record.what in ("failover", "restart"):
         inputs = {_INPUTS.get(name, name): value for name, value in record.inputs.items()}
         return msgspec.structs.replace(record, inputs=inputs, rule=record.rule.replace(_OLD_RULE, _RULE))
+    if isinstance(record, Decision) and record.what == "waiting" and not record.inputs:
+        waits = [_wait_of_older(str(line)) for line in record.result] if isinstance(record.result, list) else []
+        return msgspec.structs.replace(record, inputs={"waits": waits})
     if isinstance(record, Decision) and record.what == "placement":
         inputs = {_PLACEMENT_INPUTS.get(name, name): value for name, value in record.inputs.items()}
         rule = _PLACEMENT_RULES.get(record.rule, record.rule)
@@ -313,6 +318,12 @@ def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
         steps = {_STEPS.get(name, name): seconds for name, seconds in record.steps.items()}
         return msgspec.structs.replace(record, steps=steps)
     return record
+
+
+def _wait_of_older(sentence: str) -> dict[str, Any]:
+    """Up to format 2.5 waits were sentences: of a vertex that was not decided yet, its number is the fact that is needed."""
+    found = _UNDECIDED.match(sentence)
+    return {"type": "ForDecision", "vertex": int(found[1]), "subtasks": None} if found else {"type": "Told"}
 
 
 def _is_newer(line: bytes, path: str | os.PathLike[str]) -> bool:

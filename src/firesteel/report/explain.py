@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,19 +48,18 @@ from firesteel.report.fold import (
     vertex_count,
     weighed,
 )
-from firesteel.scheduler.kernel.records import UNDECIDED, Decision, JournalRecord
+from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism.replay import TAPERED
-
-_VERTEX = re.compile(r"Vertex (\d+) '")
 
 
 def waited(decision: Decision, history: JobHistory) -> str:
     """A decision "waiting", of a job that is over. Times since the job began."""
-    sentences = [str(each) for each in decision.result] if isinstance(decision.result, list) else [decision.reason]
-    undecided = [_VERTEX.match(each) for each in sentences if UNDECIDED in each]
-    numbers = dict.fromkeys(int(found[1]) for found in undecided if found)
+    waits: list[dict[str, Any]] = decision.inputs.get("waits") or []
+    open_vertices = [each["vertex"] if each.get("subtasks", ()) is None else None for each in waits]
+    numbers = dict.fromkeys(vertex for vertex in open_vertices if vertex is not None)
     began = history.started_at or 0.0
-    told = " ".join(each for each in sentences if UNDECIDED not in each)
+    sentences = zip(decision.result, open_vertices, strict=False) if waits else [(decision.reason, None)]
+    told = " ".join(str(sentence) for sentence, vertex in sentences if vertex is None)
     when = f"At {format_seconds(decision.at - began)}, after a while without news"
     parts = [f"{when}: {told}" if told else f"{when}."]
     if numbers:

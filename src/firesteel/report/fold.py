@@ -27,6 +27,7 @@ from firesteel.options import FRAMEWORK_MEMORY, MAX_PARALLELISM, PARALLELISM_DEF
 from firesteel.report.executions import BusySlots, Executions, Lives
 from firesteel.scheduler.kernel.records import (
     REJECTED,
+    RELEASED,
     RETIRED,
     Decision,
     GraphChanged,
@@ -687,7 +688,7 @@ class JobFold(JobHistory):
             case StateChange():
                 self.executions[record.vertex].apply(record)
             case OutputGone():
-                if record.reason.startswith("discarded"):
+                if record.reason != RELEASED:
                     self.executions[record.vertex].lost(record)
             case Decision():
                 self.all_decisions.append(record)

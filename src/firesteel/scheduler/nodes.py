@@ -14,6 +14,7 @@ from firesteel.scheduler.kernel.commands import BlockNodes, ShareBlockedNode
 from firesteel.scheduler.kernel.events import ExecutorChanged, NodeBlocked
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.kernel.waits import ForBlockedNode, Wait
 
 _TIMER = "blocklist"
 
@@ -113,11 +114,10 @@ class Blocklist:
         if self.entries:
             self._tell()
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Wait]:
         now = self._recorder.at
-        used = " It is used all the same: no other node is known." if self.is_all else ""
         return [
-            f"Node {entry.node} is blocked for another {format_seconds(max(0.0, entry.end - now))}: {entry.cause}.{used}"
+            ForBlockedNode(entry.node, max(0.0, entry.end - now), entry.cause, self.is_all)
             for _, entry in sorted(self.entries.items())
         ]
 

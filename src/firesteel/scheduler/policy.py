@@ -10,6 +10,7 @@ from firesteel.model.arrays import Ints
 if TYPE_CHECKING:
     from firesteel.scheduler.kernel.commands import Placement
     from firesteel.scheduler.kernel.events import Event, ExecutionsDeploying, ExecutorChanged
+    from firesteel.scheduler.kernel.waits import Wait
     from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
     from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
     from firesteel.scheduler.topology.executions import Rows
@@ -71,8 +72,8 @@ class Policy:
     def job_ends(self) -> None:
         """Called just before the command that tells of the job's end."""
 
-    def waiting_for(self) -> list[str]:
-        """Sentences on what the job waits for."""
+    def waiting_for(self) -> list[Wait]:
+        """What the job waits for."""
         return []
 
     def validate(self) -> None:

@@ -32,6 +32,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.joins import Joins
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import Command, JobStatus
+from firesteel.scheduler.kernel.waits import ForNothing, ForSinks, ForStart, Wait
 from firesteel.scheduler.policy import Hooks, Policy
 from firesteel.scheduler.sinks import Sinks
 from firesteel.scheduler.slots.allocators import BoundedSlots, Slots
@@ -182,17 +183,17 @@ class Scheduler:
         """Returns the lines that tell what happened to a vertex or one of its subtasks, and because of which event; oldest first."""
         return self.recorder.story(vertex, subtask)
 
-    def waiting_for(self) -> list[str]:
-        """Returns the reasons for which the job waits, in sentences; empty once it has ended: a job must never hang without saying so."""
+    def waiting_for(self) -> list[Wait]:
+        """Returns what the job waits for; empty once it has ended: a job must never hang without saying so."""
         job = self.job
         if job.status.is_terminal:
             return []
         if job.status is JobStatus.CREATED:
-            return ["The job waits for its start."]
+            return [ForStart()]
         if job.is_committing:
-            return ["The job waits for its sinks to be published."]
-        lines = dict.fromkeys(line for waiting_for in job.hooks.waiting_for for line in waiting_for())
-        return list(lines) or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
+            return [ForSinks()]
+        waits = dict.fromkeys(wait for waiting_for in job.hooks.waiting_for for wait in waiting_for())
+        return list(waits) or [ForNothing(job.status.value)]
 
     def validate(self) -> None:
         """Raises AssertionError when an invariant of the control plane is broken. Slow: for tests."""

@@ -1,59 +1,68 @@
-"""The reasons for which a job waits, in sentences: a job must never hang without saying so."""
+"""What vertices wait for: inputs, slots, executions that run or are being cancelled. A job must never hang without saying so."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from firesteel.humanize import plural
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.deployment.readiness import deployable_regions
 from firesteel.scheduler.job import Job
-from firesteel.scheduler.kernel.records import UNDECIDED
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.kernel.waits import (
+    MOST_NAMED,
+    Attempt,
+    ForCancelled,
+    ForDecision,
+    ForExecutions,
+    ForNeighbour,
+    ForProducers,
+    ForSizes,
+    ForSlot,
+    Race,
+    Running,
+    Subtasks,
+    Wait,
+)
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.topology.groups import Mask
 
-_MOST_NAMED = 5
 S = ExecutionState
 
 
-def waiting_for(job: Job) -> list[str]:
-    """What vertices wait for: inputs, slots, executions that run or are being cancelled."""
-    graph, has_slots = job.graph, bool(job.nodes) if job.nodes.is_told else None
-    vertices = [vertex for vertex in graph.vertices if not vertex.is_absorbed]
-    return [line for vertex in vertices for line in _vertex(graph, vertex, has_slots, job.recorder.at)]
+def vertex_waits(job: Job) -> list[Wait]:
+    no_executor = job.nodes.is_told and not job.nodes
+    vertices = [vertex for vertex in job.graph.vertices if not vertex.is_absorbed]
+    return [wait for vertex in vertices for wait in _vertex(job.graph, vertex, job.recorder.at, no_executor)]
 
 
-def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool | None, now: float) -> list[str]:
-    """``has_slots``: Spark has executors; None: nobody told."""
-    name = f"Vertex {vertex.id} '{vertex.job.name}'"
+def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, now: float, no_executor: bool) -> Iterator[Wait]:
+    """``no_executor``: Spark has none; False: nobody told, or it has some."""
     if not vertex.is_initialized:
-        return _inputs(graph, vertex, f"{name} {UNDECIDED}", now)
-    lines: list[str] = []
-    states = vertex.states
+        yield from _inputs(graph, vertex, now)
+        return
+    states, table = vertex.states, graph.executions
     queued = np.flatnonzero(states == S.SCHEDULED)
     running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
     canceling = np.flatnonzero(states == S.CANCELING)
-    table = graph.executions
     ending = np.flatnonzero((table.vertex[: table.size] == vertex.id) & (table.state[: table.size] == S.CANCELING))
     earlier = np.unique(table.index[np.setdiff1d(ending, vertex.chosen)]).astype(np.int64)
     if len(queued):
-        slot = " Spark has no executor." if has_slots is False else ""
-        lines.append(f"{name} has {_running(graph, vertex, queued, now, 'with Spark for')}.{slot}")
+        yield ForExecutions(vertex.id, _running(graph, vertex, queued, now), queued=True, no_executor=no_executor)
     if len(running):
-        lines.append(f"{name} has {_running(graph, vertex, running, now)}.")
+        yield ForExecutions(vertex.id, _running(graph, vertex, running, now))
     if len(canceling):
-        lines.append(f"{name} has {subtasks_named(canceling)} being cancelled.")
+        yield ForCancelled(vertex.id, Subtasks.of(canceling))
     if len(earlier):
-        lines.append(f"{name} has an earlier attempt of {subtasks_named(earlier)} being cancelled.")
-    lines += [f"{name} has {attempts}." for attempts in _concurrent(vertex, now)]
+        yield ForCancelled(vertex.id, Subtasks.of(earlier), earlier=True)
+    yield from _races(vertex, now)
     created = np.flatnonzero(states == S.CREATED)
     ready = created[_ready(graph, vertex, created)]
     if len(ready):
-        lines.append(f"{name} has {subtasks_named(ready)} waiting for a slot.")
+        yield ForSlot(vertex.id, Subtasks.of(ready))
     if len(created):
-        lines += _inputs(graph, vertex, f"{name} has {subtasks_named(created)} waiting for", now, created)
-    return lines
+        yield from _inputs(graph, vertex, now, created)
 
 
 def _ready(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
@@ -64,19 +73,18 @@ def _ready(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: I
 
 
 def _inputs(
-    graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str, now: float, subtasks: Ints | None = None
-) -> list[str]:
-    """``subtasks``: of an initialised vertex, those that wait. What they need and is not there names its producers."""
-    lines: list[str] = []
+    graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, now: float, subtasks: Ints | None = None
+) -> Iterator[Wait]:
+    """``subtasks``: of an initialised vertex, those that wait."""
+    who = None if subtasks is None else Subtasks.of(subtasks)
     for index, edge in enumerate(vertex.job.inputs):
-        dataset = graph.job_graph.datasets[edge.dataset]
-        producer = graph.vertices[dataset.producer]
+        producer = graph.vertices[graph.job_graph.datasets[edge.dataset].producer]
         result = graph.results[edge.dataset]
         if result is None:
-            lines.append(f"{start} vertex {producer.id} '{producer.job.name}', which has not started.")
+            yield ForDecision(vertex.id, who, producer.id)
             continue
         if graph.regions.are_joined(producer.id, vertex.id):
-            lines.append(f"{start} vertex {producer.id} '{producer.job.name}', with which it runs at the same time.")
+            yield ForNeighbour(vertex.id, who, producer.id)
             continue
         missing = ~result.available
         if subtasks is not None:
@@ -86,56 +94,33 @@ def _inputs(
             missing &= read
         if missing.any():
             active = np.flatnonzero(missing & IS_DEPLOYED[producer.states])
-            how = f": {_running(graph, producer, active, now)}" if len(active) else ""
-            count = f"{int(missing.sum())} of {result.num_partitions} producers of result {dataset.id}"
-            lines.append(f"{start} {count} (vertex {producer.id} '{producer.job.name}'){how}.")
+            running = _running(graph, producer, active, now) if len(active) else None
+            count, total = int(missing.sum()), result.num_partitions
+            yield ForProducers(vertex.id, who, producer.id, edge.dataset, count, total, running)
         elif vertex.ranges is None and result.info.num_awaited:
-            rows = plural(result.info.num_awaited, "producer")
-            lines.append(f"{start} the sizes that {rows} of result {dataset.id} reported: they are being read back.")
-    return lines
+            yield ForSizes(vertex.id, who, producer.id, edge.dataset, result.info.num_awaited)
 
 
-def _running(
-    graph: DefaultExecutionGraph,
-    vertex: ExecutionJobVertex,
-    subtasks: Ints,
-    now: float,
-    how: str = "under way for",
-) -> str:
+def _running(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints, now: float) -> Running:
     rows = vertex.chosen[subtasks]
     table = graph.executions
     launched = table.times(S.DEPLOYING, rows)
     # Waiting in Spark's queue is not running; where nobody told us of the launch, the queue is all we know.
     begun = np.where(np.isnan(launched), table.times(S.SCHEDULED, rows), launched)
     oldest = int(subtasks[int(np.argmin(begun))])
-    execution = vertex[oldest].current_execution
-    since = max(0.0, now - float(begun.min()))
-    longest = "" if len(subtasks) == 1 else f", the longest is subtask {oldest}"
-    node = f" on host {execution.node}" if execution.node else ""
-    return f"{subtasks_named(subtasks)} {how} {since:.0f} s{longest}{node}"
+    seconds = max(0.0, now - float(begun.min()))
+    return Running(Subtasks.of(subtasks), seconds, oldest, vertex[oldest].current_execution.node)
 
 
-def _concurrent(vertex: ExecutionJobVertex, now: float) -> list[str]:
+def _races(vertex: ExecutionJobVertex, now: float) -> Iterator[Wait]:
     """Of subtasks with several executions under way, where each of them runs."""
     if not vertex.has_several:
-        return []
-    subtasks = np.arange(vertex.parallelism)
-    several = subtasks[vertex.num_current(subtasks) > 1]
-    return [_attempts(vertex, subtask, now) for subtask in several[:_MOST_NAMED].tolist()]
-
-
-def _attempts(vertex: ExecutionJobVertex, subtask: int, now: float) -> str:
-    told: list[str] = []
-    for execution in vertex[subtask].current_executions:
-        launched = execution.entered(S.DEPLOYING)
-        since = "queued" if launched is None else f"for {max(0.0, now - launched):.0f} s"
-        on = f" on {execution.node}" if execution.node else ""
-        mirror = ", a mirror" if execution.is_mirror else ""
-        told.append(f"attempt {execution.attempt + 1}{on} {since}{mirror}")
-    return f"several attempts of subtask {subtask}: {'; '.join(told)}"
-
-
-def subtasks_named(subtasks: Ints) -> str:
-    named = ", ".join(map(str, subtasks[:_MOST_NAMED].tolist()))
-    more = f" and {len(subtasks) - _MOST_NAMED} more" if len(subtasks) > _MOST_NAMED else ""
-    return f"subtask{'s' if len(subtasks) > 1 else ''} {named}{more}"
+        return
+    several = np.flatnonzero(vertex.num_current(np.arange(vertex.parallelism)) > 1)
+    for subtask in several[:MOST_NAMED].tolist():
+        current = [(each, each.entered(S.DEPLOYING)) for each in vertex[subtask].current_executions]
+        attempts = [
+            Attempt(each.attempt, each.node, None if at is None else max(0.0, now - at), each.is_mirror)
+            for each, at in current
+        ]
+        yield Race(vertex.id, subtask, tuple(attempts))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.journal.file import Instrument
+from firesteel.report.waits import in_words
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.scheduler import Scheduler
@@ -115,7 +116,11 @@ class SimulatedJob:
         clock, moment = self.plane.clock, self.next_moment
         idle = moment - self._heard_at > PATIENCE and not np.isfinite(self.plane.cluster.ends).any()
         if np.isinf(moment) or idle:
-            raise ViolationError("\n".join(["The job does not end.", *self.scheduler.waiting_for()]))
+            raise ViolationError(
+                "\n".join(
+                    ["The job does not end.", *in_words(self.scheduler.waiting_for(), self.scheduler.graph.job_graph)]
+                )
+            )
         clock.advance(moment)
         while (action := clock.take()) is not None:
             self._do(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 from tests.journal_samples import measured, planned, word_count
 
@@ -10,6 +11,7 @@ from firesteel.errors import UsageError
 from firesteel.report.explain import explain, ranges_text
 from firesteel.report.fold import subtask_numbers
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobStatusRecord, StateChange
+from firesteel.scheduler.kernel.waits import ForDecision, ForExecutions, ForProducers, Running, Subtasks
 
 WHOLE = """\
 word count (job 3f2a91c0): FINISHED after 4.2 s.
@@ -94,7 +96,12 @@ def test_of_a_job_that_is_over_waits_are_told_with_what_was_decided_since():
             "Vertex 1 'aggregate by word -> parquet out' is not decided yet: it waits for vertex 0 'a', which has not started.",
         ],
     )
-    waits = Decision(at=101.0, what="waiting", result=told, reason=" ".join(told))
+    facts = [
+        ForExecutions(0, Running(Subtasks((0, 1), 2), 17.0, 0, "")),
+        ForProducers(1, None, 0, 0, 2, 2, None),
+        ForDecision(1, None, 0),
+    ]
+    waits = Decision(at=101.0, what="waiting", inputs={"waits": to_builtins(facts)}, result=told, reason=" ".join(told))
     running = explain([*before, waits])
     assert f"    waiting      {' '.join(told)}\n" in running
     said = f"    waiting      At 1 s, after a while without news: {told[0]} Not decided by then: [1], which "

@@ -65,14 +65,25 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
     records += [Decision(at=1.0, what="another", inputs={"charged": False})]
     rule = "firesteel.speculative.max-returns"
     records += [Decision(at=1.0, what="placement", inputs={"subtasks": [1], "returns": 2}, rule=rule)]
+    told = [
+        "Vertex 0 'a' has subtask 1 under way for 9 s.",
+        "Vertex 1 'b' is not decided yet: it waits for vertex 0 'a'.",
+    ]
+    records += [Decision(at=1.0, what="waiting", result=told, reason=" ".join(told))]
     records += [structs.replace(GROWN, steps={"wait": 4.0, "hold": 0.5})]
     old.write_bytes(b'{"type":"JournalHeader","at":0.0,"format":"2.0"}\n' + b"".join(map(encode, records)))
-    *changes, failover, restart, another, placement, rescale = read(old)
+    *changes, failover, restart, another, placement, waiting, rescale = read(old)
     assert [one.cause for one in changes] == [REJECTED, RETIRED, "something else"]
     assert failover.inputs == {"counted": True, "invalidated": {"1": 2}, "kind": "lost"}
     assert failover.rule == "fixed-delay, failed region with its lost inputs, unfinished and invalidated consumers"
     assert placement.inputs == {"subtasks": [1], "rejections": 2}
     assert placement.rule == "firesteel.speculative.max-rejections"
+    assert [(each["type"], each.get("vertex")) for each in waiting.inputs["waits"]] == [
+        ("Told", None),
+        ("ForDecision", 1),
+    ]
+    over = explain([waiting, JobStatusRecord(at=105.0, status="FAILED")])
+    assert f"{told[0]} Not decided by then: [1], which never was." in over
     assert rescale.steps == {"wait": 4.0, "commit barrier": 0.5}
     assert restart.inputs == {"counted": False} and another.inputs == {"charged": False}
     (first,) = [one for one in read(OLD / "format_1_job.jsonl") if getattr(one, "what", "") == "failover"]

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane, waits_of
 
 from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
 from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
@@ -270,9 +270,9 @@ def test_a_job_with_fixed_parallelisms_waits_for_nobody():
 def test_it_is_said_what_is_put_off_and_for_what():
     p = job()
     wanted = "Vertex 0 'step 0' is put off until the right side of vertex 2 'step 2' is there."
-    assert wanted in p.scheduler.waiting_for()
+    assert wanted in waits_of(p.scheduler)
     finish(p, DIM)
-    assert not any("put off" in line for line in p.scheduler.waiting_for())
+    assert not any("put off" in line for line in waits_of(p.scheduler))
     assert not [timer for timer in p.timers if timer.startswith("join-order")]
     end(p)
 
@@ -319,7 +319,7 @@ def test_idle_slots_end_the_wait(late):
         p.fire(timer)
     assert order(p) == [(FACT, "put off", "smaller side first"), (FACT, "begins", "idle slots")]
     assert deployed(p) == {FACT, DIM} and not p.timers
-    assert not p.scheduler.joins.is_open and not any("put off" in line for line in p.scheduler.waiting_for())
+    assert not p.scheduler.joins.is_open and not any("put off" in line for line in waits_of(p.scheduler))
     p.send(e.TimerFired(at=p.tick(), timer=timer))
     assert len(order(p)) == 2
     finish(p, DIM)
@@ -435,7 +435,7 @@ def test_a_star_becomes_one_vertex_in_whatever_order_its_dimensions_finish(dims)
     assert deployed(p) == {1, 2, 3}
     for dim in dims:
         assert deployed(p) == {1, 2, 3}, "the fact begins only when all is decided"
-        assert any("is put off" in line for line in p.scheduler.waiting_for())
+        assert any("is put off" in line for line in waits_of(p.scheduler))
         finish(p, dim)
     assert deployed(p) == {1, 2, 3, 6}
     assert [result for result, _ in choices(p)] == ["broadcast right"] * 3
@@ -457,7 +457,7 @@ def test_a_wait_goes_on_for_the_join_that_has_absorbed_the_one_it_was_for():
     finish(p, 2)
     assert absorbed(p) == [(5, 4, 1)]
     wanted = "Vertex 0 'step 0' is put off until the right side of vertex 5 'step 4 -> step 5' is there."
-    assert wanted in p.scheduler.waiting_for()
+    assert wanted in waits_of(p.scheduler)
     finish(p, 1), finish(p, 3)
     end(p)
 

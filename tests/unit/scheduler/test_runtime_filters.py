@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from msgspec import structs
-from tests.scheduler_kit import GraphBuilder, Plane, plane
+from tests.scheduler_kit import GraphBuilder, Plane, plane, waits_of
 
 from firesteel.model.job_graph import JoinInfo, RuntimeFilter, ShipStrategy
 from firesteel.scheduler.kernel import commands as c
@@ -64,12 +64,12 @@ def test_the_source_waits_then_reads_the_splits_that_are_left():
     assert deployed(p) == {DIM} and not p.narrow
     (put_off,) = p.decisions("join order")
     assert (put_off.vertex, put_off.rule, put_off.result) == (FACT, "runtime filter", "put off")
-    assert "put off until the right side" in " ".join(p.scheduler.waiting_for())
+    assert "put off until the right side" in " ".join(waits_of(p.scheduler))
     finish(p, DIM)
     assert deployed(p) == {DIM}
     (asked,) = p.narrow
     assert asked.vertex == FACT and [gate.dataset for gate in asked.gates] == [f.dataset for f in asked.filters]
-    assert "are being read" in " ".join(p.scheduler.waiting_for())
+    assert "are being read" in " ".join(waits_of(p.scheduler))
     p.answer_narrow([1, 2, 5])
     (decided,) = p.decisions("source parallelism", FACT)
     assert decided.inputs["splits"] == 3 and decided.inputs["bytes"] == 75 * MIB

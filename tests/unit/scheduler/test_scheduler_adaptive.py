@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane, split_lists
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane, split_lists, waits_of
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobEdge, ResultPartitionType, ShipStrategy
@@ -146,7 +146,7 @@ def test_what_gets_no_slot_is_deployed_when_there_is_one():
     builder.step((0, HASH), parallelism=3)
     p = Plane(Scheduler(Job(builder.graph, Options({}), Inputs(), DirectInputs()), FewSlots(2))).start()
     assert deployed(p, 0) == [0, 1]
-    assert "subtasks 2, 3, 4 waiting for a slot" in p.scheduler.waiting_for()[1]
+    assert "subtasks 2, 3, 4 waiting for a slot" in waits_of(p.scheduler)[1]
     p.finish((0, 0, 0))
     assert deployed(p, 0) == [0, 1, 2]
     assert p.run().status == "FINISHED"
@@ -384,9 +384,9 @@ def test_a_waiting_job_says_what_it_waits_for():
     builder.source([1] * 5, parallelism=5)
     builder.step((0, HASH)), builder.step((1, HASH))
     p = plane(builder.graph)
-    assert p.scheduler.waiting_for() == ["The job waits for its start."]
+    assert waits_of(p.scheduler) == ["The job waits for its start."]
     p.start()
-    assert p.scheduler.waiting_for() == [
+    assert waits_of(p.scheduler) == [
         "Vertex 0 'step 0' has subtasks 0, 1, 2, 3, 4 with Spark for 0 s, the longest is subtask 0.",
         "Vertex 1 'step 1' is not decided yet: it waits for 5 of 5 producers of result 0 (vertex 0 'step 0'): "
         "subtasks 0, 1, 2, 3, 4 under way for 0 s, the longest is subtask 0.",
@@ -396,13 +396,13 @@ def test_a_waiting_job_says_what_it_waits_for():
     p.launch((0, 4, 0))
     p.now = 12.0
     p.launch((0, 3, 0))
-    text = "\n".join(p.scheduler.waiting_for())
+    text = "\n".join(waits_of(p.scheduler))
     assert "Vertex 0 'step 0' has subtasks 3, 4 under way for 12 s, the longest is subtask 4 on host node-1." in text
     assert "waits for 2 of 5 producers of result 0" in text
     p.send(ExecutorChanged(at=p.now, executor="1", host="node-1", slots=2, added=True))
     p.send(ExecutorChanged(at=p.now, executor="1", host="node-1", slots=2, added=False))
     p.run(0)
-    assert "Spark has no executor." in p.scheduler.waiting_for()[0]
+    assert "Spark has no executor." in waits_of(p.scheduler)[0]
 
 
 def test_a_producer_of_two_inputs_is_told_once():
@@ -412,13 +412,13 @@ def test_a_producer_of_two_inputs_is_told_once():
     p = plane(builder.graph)
     p.start()
     wait = "Vertex 2 'step 2' is not decided yet: it waits for vertex 1 'step 1', which has not started."
-    assert p.scheduler.waiting_for().count(wait) == 1
+    assert waits_of(p.scheduler).count(wait) == 1
 
 
 def test_cancelled_before_the_start():
     p = plane(two_steps(HASH))
     p.send(CancelRequested(at=0.0))
-    assert p.status == "CANCELED" and p.scheduler.waiting_for() == []
+    assert p.status == "CANCELED" and waits_of(p.scheduler) == []
 
 
 def test_an_event_about_what_was_never_deployed_is_an_error_with_a_sentence():

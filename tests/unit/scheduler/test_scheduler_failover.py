@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, attempts_of, discarded, ints, plane
+from tests.scheduler_kit import GraphBuilder, attempts_of, discarded, ints, plane, waits_of
 
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.failover.restart_strategies import FixedDelayRestart
@@ -408,7 +408,7 @@ def test_a_vertex_that_forbids_it_has_never_two_attempts_of_a_subtask_at_once():
     p.finish((1, 0, 0))
     p.finish((0, 0, 1))
     assert sorted(p.tasks) == [(1, 0, 1), (1, 1, 0)] and p.tasks[1, 1, 0].cancelled
-    assert "an earlier attempt of subtask 1 being cancelled" in "\n".join(p.scheduler.waiting_for())
+    assert "an earlier attempt of subtask 1 being cancelled" in "\n".join(waits_of(p.scheduler))
     p.confirm_cancel((1, 1, 0))
     assert sorted(p.tasks) == [(1, 0, 1), (1, 1, 1)]
     p.finish((1, 0, 1), (1, 1, 1))
@@ -642,7 +642,7 @@ def test_sinks_are_published_once_all_vertices_have_finished():
     p.fail((1, 1, 0))
     p.run()
     assert p.status == "RUNNING" and p.commit is not None
-    assert p.scheduler.waiting_for() == ["The job waits for its sinks to be published."]
+    assert waits_of(p.scheduler) == ["The job waits for its sinks to be published."]
     assert [attempt for attempt, _ in p.commit.winners[1]] == [0, 1, 0]
     p.send(CancelRequested(at=p.tick()))  # too late
     p.answer_commit()
@@ -675,7 +675,7 @@ def test_earlier_attempts_that_are_being_cancelled_are_named_though_the_restart_
     p.finish((1, 0, 0))
     p.send(CancelRequested(at=p.tick()))
     assert p.status == "CANCELLING"
-    assert p.scheduler.waiting_for() == ["Vertex 1 'step 1' has an earlier attempt of subtasks 1, 2 being cancelled."]
+    assert waits_of(p.scheduler) == ["Vertex 1 'step 1' has an earlier attempt of subtasks 1, 2 being cancelled."]
     assert p.run().status == "CANCELED"
 
 
@@ -696,7 +696,7 @@ def test_cancel_waits_for_what_runs():
     p.finish((0, 0, 0))
     (cancel,) = of(p.send(CancelRequested(at=p.tick())), c.Cancel)
     assert cancel.subtasks.tolist() == [1, 2] and p.status == "CANCELLING"
-    assert "being cancelled" in p.scheduler.waiting_for()[0]
+    assert "being cancelled" in waits_of(p.scheduler)[0]
     p.confirm_cancel((0, 1, 0))
     assert p.ended is None
     p.finish((0, 2, 0))

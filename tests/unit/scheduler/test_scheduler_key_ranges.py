@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, ints, plane, sketched
+from tests.scheduler_kit import GraphBuilder, ints, plane, sketched, waits_of
 
 from firesteel.masking import Masker
 from firesteel.model.descriptors import decode_gate
@@ -125,7 +125,7 @@ def test_sketches_wait_in_the_scratch_files_and_leave_when_all_is_decided():
     p.finish(*p.keys(0))
     (asked,) = p.load
     assert asked.partitions.tolist() == [0, 1, 2] and not p.keys(1) and not p.decisions("key ranges")
-    assert "are being read back" in p.scheduler.waiting_for()[0]
+    assert "are being read back" in waits_of(p.scheduler)[0]
     p.answer_load()
     info = p.scheduler.graph.result(0).info
     (decision,) = p.decisions("key ranges")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, plane
+from tests.scheduler_kit import GraphBuilder, plane, waits_of
 
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model.job_graph import ShipStrategy
@@ -57,7 +57,7 @@ def merged_of(p):
 def test_consumers_wait_for_a_merge_and_are_told_of_its_objects():
     p = started()
     assert p.merges[0].bounds.tolist() == [0, 8]
-    assert p.keys(1) == [] and "being merged for" in p.scheduler.waiting_for()[0]
+    assert p.keys(1) == [] and "being merged for" in waits_of(p.scheduler)[0]
     p.answer_merge()
     assert len(p.keys(1)) == 8
     (merged,) = merged_gates(p)

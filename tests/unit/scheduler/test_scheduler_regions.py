@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, ints, plane
+from tests.scheduler_kit import GraphBuilder, Plane, ints, plane, waits_of
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
@@ -139,7 +139,7 @@ def test_a_region_waits_for_all_its_blocking_inputs_and_is_deployed_by_one_comma
     assert {k[0] for k in p.tasks} == {a, b}
     p.run(a)
     assert not p.keys(d)
-    waits = p.scheduler.waiting_for()
+    waits = waits_of(p.scheduler)
     assert any("vertex 2 'step 2', with which it runs at the same time" in line for line in waits), waits
     p.run(b)
     (deployed,) = p.regions
@@ -210,7 +210,7 @@ def test_a_region_gets_all_its_slots_or_none(free, at_once):
     p = Plane(Scheduler(Job(builder.graph, options, Inputs(), DirectInputs()), slots)).start()
     assert len(p.keys(0)) == len(p.keys(1)) == at_once and slots.free == free - 2 * at_once
     if at_once < 3:
-        assert any("waiting for a slot" in line for line in p.scheduler.waiting_for())
+        assert any("waiting for a slot" in line for line in waits_of(p.scheduler))
     assert p.run().status == "FINISHED" and slots.free == free
     assert all(len(part.subtasks) == len(x.parts[0].subtasks) for x in p.regions for part in x.parts)
 

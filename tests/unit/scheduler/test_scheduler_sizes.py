@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, ints, plane
+from tests.scheduler_kit import GraphBuilder, ints, plane, waits_of
 
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel import commands as c
@@ -71,7 +71,7 @@ def test_a_decision_waits_for_the_share_of_what_ran_before(scheduler):
     assert not info.is_settled and not p.keys(2), "everything is there but the share of what ran before"
     said = "waiting for" if scheduler == "Default" else "it waits for"
     line = f"{said} the sizes that 1 producer of result 0 reported: they are being read back."
-    assert [w for w in p.scheduler.waiting_for() if w.endswith(line)] == p.scheduler.waiting_for() != []
+    assert [w for w in waits_of(p.scheduler) if w.endswith(line)] == waits_of(p.scheduler) != []
     stale = SizesLoaded(at=p.tick(), dataset=0, partitions=ints(0), attempts=ints(7), rows=[b"x"])
     assert p.send(stale) == [] and not p.keys(2), "of another attempt"
     p.answer_load()
@@ -96,7 +96,7 @@ def test_cells_are_read_back_before_a_cut_over_cells():
     p.finish(*p.keys(0))
     (asked,) = p.load
     assert asked.partitions.tolist() == [0, 1, 2] and not p.keys(1)
-    assert "are being read back" in p.scheduler.waiting_for()[0]
+    assert "are being read back" in waits_of(p.scheduler)[0]
     p.answer_load()
     assert p.keys(1) and p.decisions("parallelism", 1)
     assert p.run().status == "FINISHED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.groups_kit import FOUR, GIB, HEAVY, LIGHT, SPECULATIVE, requests, sources
-from tests.scheduler_kit import Plane
+from tests.scheduler_kit import Plane, waits_of
 
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.scheduler.kernel import events as e
@@ -156,7 +156,7 @@ def test_it_is_written_down_and_told_for_whose_slots_a_job_waits():
     asked = "group 'light' (step 'step 0') waits for 2 slots of 1 core, 1 GiB heap"
     assert waits.reason == f"{asked}: job 'first' holds 4 cores, 4 GiB" and waits.rule == "slots of other jobs"
     held = "1 worker could hold one, but it has no room now, and there job 'first' holds 4 cores, 4 GiB."
-    assert f"G{asked[1:]}: {held}" in second.scheduler.waiting_for()
+    assert f"G{asked[1:]}: {held}" in waits_of(second.scheduler)
     assert not second.timers, "no time runs while another job uses what will come back"
     for key in list(first.tasks)[:2]:
         first.finish(key)

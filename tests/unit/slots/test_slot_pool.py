@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, ints, plane
+from tests.scheduler_kit import GraphBuilder, ints, plane, waits_of
 
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
@@ -252,7 +252,7 @@ def test_a_job_runs_as_many_at_once_as_have_slots(kind):
     job.worker("a", WorkerResources(4.0, 6 * GIB))
     job.start()
     assert job.keys(0) == [(0, k, 0) for k in range(4)]
-    assert "waits for 2 slots" in " ".join(job.scheduler.waiting_for())
+    assert "waits for 2 slots" in " ".join(waits_of(job.scheduler))
     job.finish((0, 0, 0), (0, 1, 0))
     job.check_workers()
     assert len(job.keys(0)) == 4

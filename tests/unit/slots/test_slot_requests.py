@@ -20,7 +20,7 @@ from tests.groups_kit import (
     ring,
     sources,
 )
-from tests.scheduler_kit import DETECTOR_TIMER, GraphBuilder, Plane, plane
+from tests.scheduler_kit import DETECTOR_TIMER, GraphBuilder, Plane, plane, waits_of
 
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
@@ -85,7 +85,7 @@ def test_what_cannot_be_is_told_in_whole_sentences():
     job = sources(1, groups=(HEAVY,), mode=SlotMode(grows=True))
     job.worker("w", TWO)
     job.start()
-    assert job.scheduler.waiting_for()[-1] == (
+    assert waits_of(job.scheduler)[-1] == (
         "Group 'heavy' (step 'step 0') waits: there is no worker that could hold 4 cores, 2 GiB heap (the largest worker "
         "has 2 cores, 8 GiB). The job gives up in 5 min (slot.request.timeout)."
     )
@@ -97,9 +97,9 @@ def test_what_cannot_be_is_told_in_whole_sentences():
     job = sources(1, groups=(HEAVY,), mode=SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True))
     job.start()
     begin = "Group 'heavy' (step 'step 0') waits: there is no executor for 4 cores, 2 GiB heap"
-    assert job.scheduler.waiting_for()[-1].startswith(f"{begin} (none is there).")
+    assert waits_of(job.scheduler)[-1].startswith(f"{begin} (none is there).")
     job.worker("w", TWO, profile=ResourceProfile.of(LIGHT))
-    assert job.scheduler.waiting_for()[-1].startswith(f"{begin} (there is 1 executor, of other profiles).")
+    assert waits_of(job.scheduler)[-1].startswith(f"{begin} (there is 1 executor, of other profiles).")
 
 
 def test_where_slots_take_their_framework_memory_it_counts_and_is_told():
@@ -140,12 +140,12 @@ def test_what_has_its_slot_and_only_starts_does_not_wait_for_one():
     job = sources(2, groups=(HEAVY,))
     job.worker("w", FOUR)
     job.start()
-    (line,) = (line for line in job.scheduler.waiting_for() if line.startswith("Group"))
+    (line,) = (line for line in waits_of(job.scheduler) if line.startswith("Group"))
     assert "waits for 1 slot of 4 cores, 2 GiB heap: 1 worker could hold one, but it has no room now" in line
     one = sources(1, groups=(HEAVY,))
     one.worker("w", FOUR)
     one.start()
-    assert not any(line.startswith("Group") for line in one.scheduler.waiting_for())
+    assert not any(line.startswith("Group") for line in waits_of(one.scheduler))
 
 
 def test_workers_that_come_one_by_one_are_waited_for_a_moment():
@@ -168,7 +168,7 @@ def test_where_workers_may_still_come_the_request_waits_until_its_time_is_over()
     assert job.status == "RUNNING"
     (told,) = requests(job)
     assert told.result == "waits" and "4 cores" in told.reason and "2 cores" in told.reason
-    assert any("gives up in 1 min" in line for line in job.scheduler.waiting_for())
+    assert any("gives up in 1 min" in line for line in waits_of(job.scheduler))
     job.run(0)
     (timer,) = [timer for timer in job.timers if timer.startswith("slot-request")]
     job.fire(timer)
@@ -182,7 +182,7 @@ def test_no_time_runs_while_a_worker_that_is_large_enough_is_busy():
     job.start()
     assert job.keys(0) and not job.keys(1)
     assert not requests(job) and not job.timers
-    assert any("'other'" in line and "1 worker could hold one" in line for line in job.scheduler.waiting_for())
+    assert any("'other'" in line and "1 worker could hold one" in line for line in waits_of(job.scheduler))
     job.now = 1000.0
     job.finish((0, 0, 0))
     assert job.keys(1)
@@ -250,7 +250,7 @@ def test_no_time_runs_while_the_only_worker_that_is_large_enough_is_on_a_blocked
     job.slow((0, 0, 0))
     assert job.scheduler.allocator.unmet and not requests(job)
     told = "1 worker could hold one, but it is on a blocked node."
-    assert any("'heavy'" in line and line.endswith(told) for line in job.scheduler.waiting_for())
+    assert any("'heavy'" in line and line.endswith(told) for line in waits_of(job.scheduler))
     assert not any(timer.startswith("slot-request") for timer in job.timers)
     job.run()
     assert job.status == "FINISHED"
@@ -284,7 +284,7 @@ def test_two_steps_of_a_group_wait_together():
     job = plane(builder.graph)
     job.worker("a", FOUR)
     job.start()
-    assert job.scheduler.waiting_for()[-1] == (
+    assert waits_of(job.scheduler)[-1] == (
         "Group 'heavy' (steps 'step 0', 'step 1') waits for 5 slots of 4 cores, 2 GiB heap: 1 worker could hold one, but it "
         "has no room now."
     )
@@ -330,7 +330,7 @@ def finish_in_turn(job, until=lambda: False) -> list[tuple[int, int, int]]:
         if job.ended is not None or until():
             return list(started)
         job.finish(next(key for key in job.tasks))
-    raise AssertionError("\n".join(job.scheduler.waiting_for()))
+    raise AssertionError("\n".join(waits_of(job.scheduler)))
 
 
 def test_a_large_request_does_not_starve_behind_a_stream_of_small_ones():
@@ -413,7 +413,7 @@ def test_any_mix_of_groups_finishes_on_one_slot_that_fits_the_largest(seed):
         if job.tasks:
             job.finish(rng.choice(sorted(job.tasks)))
         else:
-            assert job.timers, "\n".join(job.scheduler.waiting_for())
+            assert job.timers, "\n".join(waits_of(job.scheduler))
             job.fire(min(job.timers, key=job.timers.__getitem__))
     assert job.status == "FINISHED"
 
@@ -537,7 +537,7 @@ def test_regions_of_several_tasks_get_all_their_slots_or_none():
     job.worker("a", FOUR)
     job.start()
     assert len(job.keys(0)) == len(job.keys(1)) == 1, "1 + 1.5 cores each"
-    assert any("1 GiB" in line and "at once" in line for line in job.scheduler.waiting_for())
+    assert any("1 GiB" in line and "at once" in line for line in waits_of(job.scheduler))
     job.worker("b", TWO)
     assert len(job.keys(0)) == len(job.keys(1)) == 2
     job.run()

@@ -4,6 +4,7 @@ from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.events import ExecutorChanged, TimerFired
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.kernel.waits import ForBlockedNode
 from firesteel.scheduler.nodes import Blocklist, Nodes
 
 
@@ -91,7 +92,7 @@ def test_blocked_nodes_are_used_again_while_there_is_no_other():
     assert told(d.executor("c", added=False)) == [()]
     d.fire(60.0)
     assert d.list.avoided == ("b",), "a is another node now"
-    assert d.list.waiting_for() == ["Node b is blocked for another 1 s: slow at 1 s."]
+    assert d.list.waiting_for() == [ForBlockedNode("b", 1.0, "slow at 1 s", is_used=False)]
 
 
 def test_nobody_is_presumed_alone_where_no_nodes_were_told():
@@ -102,8 +103,7 @@ def test_nobody_is_presumed_alone_where_no_nodes_were_told():
 def test_who_waits_is_told_of_nodes_that_are_used_though_blocked():
     d = Driven("a")
     d.block("a", 0.0, 60.0)
-    (line,) = d.list.waiting_for()
-    assert line.endswith("slow at 0 s. It is used all the same: no other node is known.")
+    assert d.list.waiting_for() == [ForBlockedNode("a", 60.0, "slow at 0 s", is_used=True)]
 
 
 def test_only_an_end_that_moved_is_told_of_again():

@@ -17,6 +17,7 @@ from tests.scheduler_kit import (
     plane,
     random_graph,
     random_sizes,
+    waits_of,
 )
 
 from firesteel.errors import UsageError
@@ -85,8 +86,8 @@ def test_both_run_and_the_first_to_finish_wins():
     p.launch((0, 1, 0)), p.slow((0, 1, 0)), p.launch((0, 1, 1), node="node-2")
     view = p.scheduler.graph.vertices[0][1]
     assert [e.attempt for e in view.current_executions] == [0, 1] and view.current_execution.attempt == 0
-    assert "several attempts of subtask 1: attempt 1 on node-1 for " in "\n".join(p.scheduler.waiting_for())
-    assert "attempt 2 on node-2 for 0 s, a mirror" in "\n".join(p.scheduler.waiting_for())
+    assert "several attempts of subtask 1: attempt 1 on node-1 for " in "\n".join(waits_of(p.scheduler))
+    assert "attempt 2 on node-2 for 0 s, a mirror" in "\n".join(waits_of(p.scheduler))
     (cancel,) = of(p.finish((0, 1, 1)), c.Cancel)
     assert cancel.attempts.tolist() == [0] and p.tasks[0, 1, 0].cancelled
     (decision,) = p.decisions("winner")
@@ -227,7 +228,7 @@ def bounded(slots: int) -> tuple[Plane, FewSlots]:
 def test_a_mirror_without_a_slot_waits_and_goes_before_the_others():
     p, allocator = bounded(2)
     assert not of(p.slow((0, 0, 0)), c.Deploy)
-    assert "further attempts of subtask 0 waiting for a slot" in "\n".join(p.scheduler.waiting_for())
+    assert "further attempts of subtask 0 waiting for a slot" in "\n".join(waits_of(p.scheduler))
     assert names(*of(p.finish((0, 1, 0)), c.Deploy)) == [(0, 1)], "before subtask 2, which waits for longer"
     p.finish((0, 0, 0))
     assert allocator.free == 0 and len(allocator.held) == 2, "the loser keeps its slot until it is gone"
@@ -273,7 +274,7 @@ def test_a_mirror_that_alone_is_left_and_waits_is_named():
     p, allocator = bounded(3)
     allocator.free = -9
     p.slow((0, 0, 0)), p.fail((0, 0, 0)), p.finish((0, 1, 0)), p.finish((0, 2, 0))
-    assert p.scheduler.waiting_for() == ["Vertex 0 'step 0' has further attempts of subtask 0 waiting for a slot."]
+    assert waits_of(p.scheduler) == ["Vertex 0 'step 0' has further attempts of subtask 0 waiting for a slot."]
 
 
 # --- blocked nodes -------------------------------------------------------------------------------------------

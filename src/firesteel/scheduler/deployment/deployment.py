@@ -13,11 +13,12 @@ from firesteel.scheduler.deployment.longest_first import LongestFirst
 from firesteel.scheduler.deployment.readiness import deployable_regions
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import DeployRegions, Placement
+from firesteel.scheduler.kernel.waits import Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption, RegionDeploymentOption
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
 from firesteel.scheduler.topology.regions import RegionBlock
-from firesteel.scheduler.waiting import waiting_for
+from firesteel.scheduler.waiting import vertex_waits
 
 GATHER_SECONDS = 0.1
 """A pointwise vertex is deployed at once, and then at most once in this time as long as more of it is to come: launching a Spark job
@@ -75,8 +76,8 @@ class Deployment(Policy):
     def job_ends(self) -> None:
         self._job.descriptors.drop_all()
 
-    def waiting_for(self) -> list[str]:
-        return waiting_for(self._job)
+    def waiting_for(self) -> list[Wait]:
+        return vertex_waits(self._job)
 
     def validate(self) -> None:
         for vertex in self._graph.vertices if self._job.is_active else ():

@@ -26,6 +26,7 @@ from firesteel.options import MERGE_REQUEST_TIME, MERGE_THRESHOLD
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import GateDescriptor, MergedObjects, MergePartitions, ReleaseMerged
 from firesteel.scheduler.kernel.events import Event, PartitionsMerged
+from firesteel.scheduler.kernel.waits import ForMerging, Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.topology.groups import Mask
@@ -269,11 +270,10 @@ class Merging(Policy):
         for dataset, watched in self._watched.items():
             self._release(dataset, watched)
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Wait]:
         now = self._recorder.at
         return [
-            f"The small objects of data set {dataset} are being merged for {max(0.0, now - watched.asked.since):.0f} s; "
-            "its consumers wait for that."
+            ForMerging(dataset, max(0.0, now - watched.asked.since))
             for dataset, watched in self._watched.items()
             if watched.asked is not None
         ]

@@ -15,6 +15,7 @@ import numpy as np
 from firesteel.model.arrays import Ints, compact, distinct, union
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import JobStatus, ReleasePartitions
+from firesteel.scheduler.kernel.records import RELEASED
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.topology.executions import NO_ROW, Rows
@@ -44,7 +45,7 @@ class Releasing(Policy):
             self._job.descriptors.drop(dataset)
         attempts, tokens = compact(result.attempts[partitions]), result.tokens[partitions]
         recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
-        recorder.output_gone(result.dataset.producer, dataset, (partitions, attempts, tokens), "released")
+        recorder.output_gone(result.dataset.producer, dataset, (partitions, attempts, tokens), RELEASED)
         recorder.tell(f"released {len(partitions)} partitions of data set {dataset}", result.dataset.producer)
 
 

@@ -19,6 +19,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.events import Event, OutputsLost, PartitionsLost
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.kernel.waits import ForRestart, Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import NO_ROW
@@ -82,13 +83,9 @@ class Failover(Policy):
         if not self._pending:
             self._job.go(JobStatus.RUNNING, "the delay of the restart is over")
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Wait]:
         held = sum(len(subtasks) for tasks in self._pending.values() for subtasks in tasks.values())
-        return (
-            [f"Waiting for the delay of a restart: {plural(held, 'subtask')}."]
-            if held and not self._job.is_ending
-            else []
-        )
+        return [ForRestart(held)] if held and not self._job.is_ending else []
 
     def _stays_local(self, failure: Failure, verdict: Verdict) -> None:
         """Each of the subtasks has an execution left that may finish: the failed ones only make room."""

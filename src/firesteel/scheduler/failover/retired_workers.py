@@ -18,9 +18,9 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.events import FailureCause, FailureKind
 from firesteel.scheduler.kernel.records import RETIRED
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.kernel.waits import Subtasks
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Rows, in_passes
-from firesteel.scheduler.waiting import subtasks_named
 
 MOST_RETIRED = 50
 """Executions of one subtask that may meet such a worker before it counts as a failure."""
@@ -64,7 +64,7 @@ class RetiredWorkers:
             inputs={"subtasks": subtasks.tolist(), "attempts": self._table.attempt[rows].tolist()},
             rule="sent again, not counted as a restart",
             result=len(rows),
-            reason=f"{subtasks_named(subtasks)} of '{vertex.job.name}' met a Python worker that {_BEGAN}: it is gone, and "
+            reason=f"{Subtasks.of(subtasks)} of '{vertex.job.name}' met a Python worker that {_BEGAN}: it is gone, and "
             "a new attempt is sent at once",
         )
         self._send_again(vertex, rows, "in the place of one that a retired worker rejected")
@@ -73,7 +73,7 @@ class RetiredWorkers:
         if len(rows):
             subtasks = self._table.index[rows].astype(np.int64)
             self._met[vertex.id][subtasks] = 0
-            who = f"{subtasks_named(subtasks)} of '{vertex.job.name}'"
+            who = f"{Subtasks.of(subtasks)} of '{vertex.job.name}'"
             self._fail(vertex, rows, f"{who} met {plural(MOST_RETIRED, 'Python worker')} and more that {_BEGAN}")
 
     def _fail(self, vertex: ExecutionJobVertex, rows: Rows, message: str, *, counted: bool = True) -> None:

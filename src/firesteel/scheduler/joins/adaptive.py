@@ -89,7 +89,7 @@ class AdaptiveJoins:
             else f"estimated {built}{'' if is_likely else ' at most'}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
             f"what an exchange of the other side takes, estimated {probe}"
         )
-        wait = Wait(join, f"the {SIDES[build]} side", job.inputs[build].dataset, budget, build)
+        wait = Wait(join, SIDES[build], job.inputs[build].dataset, budget, build)
         self._waits.begin(vertex, wait)
         self._recorder.decision(
             "join order",

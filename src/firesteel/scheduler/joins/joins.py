@@ -12,6 +12,7 @@ from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.runtime_filters import RuntimeFilters
 from firesteel.scheduler.joins.waits import Waits
 from firesteel.scheduler.kernel.events import Event, SourceNarrowed
+from firesteel.scheduler.kernel.waits import Wait
 from firesteel.scheduler.parallelism.model import SlotBound
 from firesteel.scheduler.policy import Policy
 
@@ -53,5 +54,5 @@ class Joins(Policy):
     def act(self) -> None:
         self._waits.event_handled()
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Wait]:
         return [*self._waits.waiting_for(), *(self._filters.waiting_for() if self._filters is not None else ())]

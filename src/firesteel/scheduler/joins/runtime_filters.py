@@ -16,6 +16,7 @@ from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 from firesteel.scheduler.kernel.commands import NarrowSource
 from firesteel.scheduler.kernel.events import SourceNarrowed
+from firesteel.scheduler.kernel.waits import Narrowing
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
 
 LEAST_RATIO = 4
@@ -88,10 +89,9 @@ class RuntimeFilters:
             else f"reads all of {format_bytes(before)}: {event.found}",
         )
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Narrowing]:
         return [
-            f"Vertex {vertex} '{self._graph.vertices[vertex].job.name}' waits for the driver to find what it has to read: "
-            f"the keys of {_named(found)} are being read."
+            Narrowing(vertex, tuple((SIDES[one.build], one.join) for one in found))
             for vertex, found in self._asked.items()
         ]
 
@@ -124,17 +124,14 @@ class RuntimeFilters:
         """Puts the vertex off, if that may pay, and the side does not wait for the vertex itself."""
         if self._waits.is_circular(vertex, found.dataset):
             return False
-        wait, join, awaited = (
-            self._waits.of(vertex),
-            worker_of(self._graph.job_graph, found.join),
-            f"the {SIDES[found.build]} side",
-        )
+        join, side = worker_of(self._graph.job_graph, found.join), SIDES[found.build]
+        wait = self._waits.of(vertex)
         if wait is not None:
-            wait.join, wait.awaited, wait.dataset = join, awaited, found.dataset
+            wait.join, wait.side, wait.dataset = join, side, found.dataset
         elif self._waits.slots_of(vertex) is not None:
             job = self._graph.vertices[vertex].job
             probe, built = _bytes_read(job), self._estimates.of(found.dataset)
-            wait = Wait(join, awaited, found.dataset, budget_for(probe))
+            wait = Wait(join, side, found.dataset, budget_for(probe))
             self._waits.begin(vertex, wait)
             self._recorder.decision(
                 "join order",
@@ -142,13 +139,13 @@ class RuntimeFilters:
                 name=job.name,
                 inputs={
                     "join": wait.join,
-                    "build": SIDES[found.build],
+                    "build": side,
                     "build_bytes": built.bytes,
                     "probe_bytes": probe,
                 },
                 rule="runtime filter",
                 result="put off",
-                reason=f"put off until {wait.awaited} of [{wait.join}] is there, estimated {built}, whose keys may save "
+                reason=f"put off until the {side} side of [{wait.join}] is there, estimated {built}, whose keys may save "
                 f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(wait.budget)} in all meanwhile",
             )
         return wait is not None and not wait.is_over
@@ -156,7 +153,3 @@ class RuntimeFilters:
 
 def _bytes_read(job: JobVertex) -> int:
     return 0 if job.source is None else int(job.source.split_bytes.sum())
-
-
-def _named(filters: tuple[RuntimeFilter, ...]) -> str:
-    return ", ".join(f"the {SIDES[found.build]} side of [{found.join}]" for found in filters)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from firesteel.humanize import format_seconds
 from firesteel.model.absorbing import worker_of
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.waits import PutOff
 from firesteel.scheduler.parallelism.model import SlotBound
 from firesteel.scheduler.slots.pool import SlotPool
 
@@ -25,11 +26,11 @@ def budget_for(saved: int) -> float:
 
 @dataclass(slots=True)
 class Wait:
-    """Of a vertex that is put off. ``awaited``: what for, such as "the left side of [3]"; ``dataset``: the same as a data set; ``join``: the
+    """Of a vertex that is put off. ``side``: what for, such as "left"; ``dataset``: the same as a data set; ``join``: the
     vertex that will read it. Times are slot-seconds; a budget may be infinite."""
 
     join: int
-    awaited: str
+    side: str
     dataset: int
     budget: float
     build: int | None = None
@@ -140,13 +141,8 @@ class Waits:
             else:
                 self._timers.cancel(_timer(vertex))
 
-    def waiting_for(self) -> list[str]:
-        return [
-            f"Vertex {vertex} '{self._graph.vertices[vertex].job.name}' is put off until {wait.awaited} of "
-            f"vertex {wait.join} '{self._graph.vertices[wait.join].job.name}' is there."
-            for vertex, wait in self._waits.items()
-            if not wait.is_over
-        ]
+    def waiting_for(self) -> list[PutOff]:
+        return [PutOff(vertex, wait.side, wait.join) for vertex, wait in self._waits.items() if not wait.is_over]
 
     def end(self, vertex: int, wait: Wait, rule: str, why: str) -> None:
         """The vertex begins without what it waited for."""
@@ -160,7 +156,7 @@ class Waits:
             inputs={"join": wait.join, "idle": round(wait.spent, 3)},
             rule=rule,
             result="begins",
-            reason=f"begins without {wait.awaited} of [{wait.join}]: {why}",
+            reason=f"begins without the {wait.side} side of [{wait.join}]: {why}",
         )
 
     def _end_idle(self, vertex: int, wait: Wait) -> None:

@@ -13,8 +13,8 @@ import msgspec
 REJECTED = "rejected by a blocked node"
 RETIRED = "rejected by a worker that had begun with other external resources"
 """Cause of a CANCELED execution that never began."""
-UNDECIDED = "is not decided yet: it waits for"
-"""Of a vertex whose parallelism is open, in the sentences of a decision "waiting"."""
+RELEASED = "released"
+"""Why an output is gone that nobody needs any more."""
 
 
 class JournalRecord(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):

@@ -26,6 +26,7 @@ from firesteel.scheduler.kernel.events import (
     FailureKind,
     WorkersOccupied,
 )
+from firesteel.scheduler.kernel.waits import ForRequest, Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.network_memory import NetworkMemory
 from firesteel.scheduler.slots.pool import OpenRequest, SlotPool
@@ -107,17 +108,19 @@ class SlotRequests(Policy):
             hint = f"Start larger workers, ask for less, or raise {SLOT_REQUEST_TIMEOUT.key}."
             self._fail(wait.request, SLOT_REQUEST_TIMEOUT.key, self._too_long(wait.request), hint)
 
-    def waiting_for(self) -> list[str]:
-        lines: list[str] = []
-        for request in self._pool.open_requests():
+    def waiting_for(self) -> list[Wait]:
+        pool, waits = self._pool, list[Wait]()
+        for request in pool.open_requests():
             wait = self._waits.get(request)
             if wait is not None:
                 left = max(0.0, wait.since + self._timeout - self._recorder.at)
                 gives_up = f"The job gives up in {format_seconds(left)} ({SLOT_REQUEST_TIMEOUT.key})."
-                lines.append(f"{_sentence(self._waits_for(request))}. {gives_up}")
-            elif self._pool.admits and self._pool.unmet.get(request):  # else it has its slots, and starts
-                lines.append(self._busy(request))
-        return lines
+                waits.append(
+                    ForRequest(pool.groups[request.group], f"{_sentence(self._waits_for(request))}. {gives_up}")
+                )
+            elif pool.admits and pool.unmet.get(request):  # else it has its slots, and starts
+                waits.append(ForRequest(pool.groups[request.group], self._busy(request)))
+        return waits
 
     # --- what can be -------------------------------------------------------------------------------------------
 

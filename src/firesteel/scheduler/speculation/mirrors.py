@@ -15,6 +15,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.events import Event, ExecutionsDeploying, ExecutorChanged, NodeBlocked
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.kernel.waits import ForSlot, Subtasks, Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
@@ -22,7 +23,6 @@ from firesteel.scheduler.speculation.execution_times import SlowTasks
 from firesteel.scheduler.speculation.rejected_deployments import RejectedDeployments
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Execution, Rows, in_passes
-from firesteel.scheduler.waiting import subtasks_named
 
 TIMER = "slow-task-detector"
 S = ExecutionState
@@ -162,7 +162,7 @@ class Mirrors(Policy):
         self._joined.add(vertex, vertex.replace_executions(rows, self._recorder.at), cause)
         return True
 
-    def waiting_for(self) -> list[str]:
+    def waiting_for(self) -> list[Wait]:
         return [*self._joined.waiting_for(), *self._job.blocklist.waiting_for()]
 
     # --- the end of a race -------------------------------------------------------------------------------------
@@ -249,15 +249,14 @@ class JoinedExecutions:
                     self._job.recorder.emit(self._job.deploy(granted, placement))
             self._wait(number, self._left(rows), stay)
 
-    def waiting_for(self) -> list[str]:
-        lines: list[str] = []
+    def waiting_for(self) -> list[Wait]:
+        waits: list[Wait] = []
         for number, stay in sorted(self._job.joined):
             rows = self._left(self._job.joined[number, stay])
             if len(rows):
-                subtasks = subtasks_named(distinct(self._table.index[rows].astype(np.int64)))
-                name = self._graph.vertices[number].job.name
-                lines.append(f"Vertex {number} '{name}' has further attempts of {subtasks} waiting for a slot.")
-        return lines
+                subtasks = Subtasks.of(distinct(self._table.index[rows].astype(np.int64)))
+                waits.append(ForSlot(number, subtasks, joined=True))
+        return waits
 
     def _wait(self, vertex: int, rows: Rows, stay: bool) -> None:
         if len(rows):

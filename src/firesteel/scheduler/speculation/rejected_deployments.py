@@ -13,10 +13,10 @@ from firesteel.options import MAX_REJECTIONS
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.kernel.waits import Subtasks
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Rows, in_passes
 from firesteel.scheduler.topology.groups import Mask
-from firesteel.scheduler.waiting import subtasks_named
 
 S = ExecutionState
 SILENT_SECONDS = 2.0
@@ -136,7 +136,7 @@ class RejectedDeployments:
             inputs={"subtasks": subtasks.tolist(), "rejections": self._limit},
             rule=MAX_REJECTIONS.key,
             result="anywhere",
-            reason=f"executions of {subtasks_named(subtasks)} of '{vertex.job.name}' were rejected {times} in a row: "
+            reason=f"executions of {Subtasks.of(subtasks)} of '{vertex.job.name}' were rejected {times} in a row: "
             "the next ones run wherever Spark starts them",
         )
 
@@ -158,7 +158,7 @@ class RejectedDeployments:
             inputs={"subtasks": subtasks.tolist(), "attempts": attempts.tolist(), "nodes": nodes},
             rule="a blocked node is used when nothing else exists",
             result="runs on a blocked node",
-            reason=f"{subtasks_named(subtasks)} of '{vertex.job.name}' runs on {', '.join(nodes)}, though blocked: {why}",
+            reason=f"{Subtasks.of(subtasks)} of '{vertex.job.name}' runs on {', '.join(nodes)}, though blocked: {why}",
         )
 
 

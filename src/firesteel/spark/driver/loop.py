@@ -16,6 +16,7 @@ from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from firesteel.compile.adaptive.joins import absorb_in
@@ -23,6 +24,7 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.model.absorbing import Absorbing
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.recovery.log import Durable, LogLost
+from firesteel.report.waits import in_words
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     BlockNodes,
@@ -52,6 +54,7 @@ from firesteel.scheduler.kernel.commands import (
     VertexAbsorbed,
 )
 from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.kernel.waits import ForStart, Wait
 from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunner, fused
 from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
 from firesteel.spark.driver.channel import Channel
@@ -142,7 +145,7 @@ class JobSnapshot:
     """The state of a running job for other threads. ``waiting_for``: what it waits for, in sentences; empty at its end."""
 
     status: JobStatus = JobStatus.CREATED
-    waiting_for: tuple[str, ...] = ("The job waits for its start.",)
+    waiting_for: tuple[str, ...] = ()
 
 
 class JobDriver:
@@ -213,7 +216,7 @@ class JobDriver:
         self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
         self._cancelled = threading.Event()
-        self._snapshot = JobSnapshot()
+        self._snapshot = JobSnapshot(waiting_for=tuple(in_words([ForStart()], given.compiled.job_graph)))
         """Replaced by the job's thread alone, read by others."""
         self._has_news = False
         """The scheduler was told of something after the snapshot was taken."""
@@ -360,8 +363,9 @@ class JobDriver:
         if news:
             self._quiet = QUIET_SECONDS
         elif now >= self._word_due:
-            awaited = self._awaited()
-            self._in.record(Decision(at=now, what="waiting", result=awaited, reason=" ".join(awaited)))
+            waits, told = self._awaited()
+            inputs = {"waits": msgspec.to_builtins(waits)}
+            self._in.record(Decision(at=now, what="waiting", inputs=inputs, result=told, reason=" ".join(told)))
             self._quiet *= 2
         else:
             return
@@ -371,15 +375,16 @@ class JobDriver:
         """When there is news, and not so often that it would hold the job up."""
         begun = self._now()
         if self._has_news and begun >= self._snapshot_due and self._end is None:
-            self._snapshot = replace(self._snapshot, waiting_for=tuple(self._awaited()))
+            self._snapshot = replace(self._snapshot, waiting_for=tuple(self._awaited()[1]))
             self._has_news = False
             now = self._now()
             self._snapshot_due = now + max(SNAPSHOT_SECONDS, (now - begun) / SNAPSHOT_SHARE)
 
-    def _awaited(self) -> list[str]:
+    def _awaited(self) -> tuple[list[Wait], list[str]]:
+        """What the job waits for, and the same in words."""
         with self._in.session.turn():
-            awaited: list[str] = self._in.scheduler.waiting_for()
-        return awaited
+            waits: list[Wait] = self._in.scheduler.waiting_for()
+        return waits, in_words(waits, self._in.compiled.job_graph)
 
     def _launched(self, event: ev.ExecutionsDeploying) -> None:
         """Passes on the launches that the watcher saw, less what has reported or was let go since."""
