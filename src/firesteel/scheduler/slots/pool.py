@@ -177,7 +177,7 @@ class SlotPool(Slots):
             return False
         groups = [(kind, own[kinds[own] == kind]) for kind in distinct(kinds[own]).tolist()]
         needs = [(self._needs(kind), len(mine)) for kind, mine in groups]
-        _, taken = self.session.allowances(needs[0][0], len(own), whole=True)[0]
+        _, taken = self.session.allowances(len(own), whole=True)[0]
         placed = self.workers.pack(needs, self.usable, taken, beside_jobs=True)
         if placed is None:
             return False
@@ -193,7 +193,7 @@ class SlotPool(Slots):
         profile, need = self.kinds[kind][1], self._needs(kind)
         within = self.usable & self.workers.serving(profile)
         counts = np.zeros(len(within), np.int64)
-        for most, taken in self.session.allowances(need, n, whole=whole):
+        for most, taken in self.session.allowances(n, whole=whole):
             free = self.workers.free if joined else self.reservations.kept_from(vertex, self.workers.free)
             room = self.workers.room(need, within, free if taken is None else free - taken)
             counts += first_fit(np.maximum(room - counts, 0), most)
