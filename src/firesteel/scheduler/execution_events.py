@@ -8,9 +8,11 @@ records; whatever is out of the ordinary goes the general way.
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
-from firesteel.model.arrays import Ints, Names, distinct, is_ascending
+from firesteel.model.arrays import Ints, Names, distinct, is_ascending, select
 from firesteel.scheduler.failover.failover import Failover
 from firesteel.scheduler.failover.failure_accounting import Failure
 from firesteel.scheduler.failover.retired_workers import RetiredWorkers
@@ -27,7 +29,7 @@ from firesteel.scheduler.kernel.events import (
     PartitionReports,
 )
 from firesteel.scheduler.kernel.records import REJECTED, StateChange
-from firesteel.scheduler.kernel.states import IS_DEPLOYED, SAME_SECONDS, ExecutionState
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, SAME_SECONDS, ExecutionState, effects
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.topology.executions import NO_ROW, Rows
 from firesteel.scheduler.topology.step_counts import only_counts
@@ -39,9 +41,10 @@ _FASTER = "another attempt was faster"
 ExecutionEvent = ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled | ExecutionsRejected
 
 
-class ExecutionEvents:
-    """A method for each event. All raise ValueError for a subtask or attempt that was never deployed."""
+_EFFECTS = {event: effects(event) for event in get_args(ExecutionEvent)}
 
+
+class ExecutionEvents:
     def __init__(self, job: Job, failover: Failover) -> None:
         self._job = job
         self._graph = job.graph
@@ -51,53 +54,103 @@ class ExecutionEvents:
         self._retired = RetiredWorkers(job, self._send_again, failover.failed)
         self._discarded: set[tuple[int, int, int, int]] = set()
 
-    def deploying(self, event: ExecutionsDeploying) -> None:
+    def told(self, event: ExecutionEvent) -> bool:
+        """Does what the table says (``states.EXECUTIONS``), to all executions in a state at once. Returns whether nothing is possible now that was
+        not before: nothing is to be decided or deployed. Raises ValueError for a subtask or attempt that was never deployed."""
+        job = self._job
+        if (
+            isinstance(event, ExecutionsFinished)
+            and len(event.subtasks) == 1
+            and job.is_active
+            and self._admit_one(event)
+        ):
+            return not (self._graph.vertices[event.vertex].is_finished or job.candidates or job.joined)
         vertex, rows = self._find(event)
         states = self._table.state[rows]
-        moved = (states == S.SCHEDULED) | ((states == S.DEPLOYING) & event.running)
-        moved &= first_of_each(rows)
-        if event.nodes:
-            self._table.set_nodes(rows[moved], Names.of(event.nodes).select(np.flatnonzero(moved)))
-        at = None if event.times is None else event.times[moved]
-        if event.running:
-            queued = states[moved] == S.SCHEDULED
-            self._table.transition(rows[moved][queued], S.DEPLOYING, event.at if at is None else at[queued])
-        self._job.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING, at=at)
-        for launched in self._job.hooks.launched:
-            launched(vertex, rows[moved], np.flatnonzero(moved), event)
-
-    def finished(self, event: ExecutionsFinished) -> bool:
-        """Returns whether nothing is possible now that was not before: nothing is to be decided or deployed."""
-        job = self._job
-        if len(event.subtasks) == 1 and job.is_active and self._admit_one(event):
-            return not (self._graph.vertices[event.vertex].is_finished or job.candidates or job.joined)
-        failure = self._admit_all(event)
-        if failure is not None:
-            self._failover.failed(failure)
+        for does, own in _EFFECTS[type(event)].items():
+            places = np.flatnonzero(own[states])
+            if len(places):
+                getattr(self, does)(vertex, rows[places], places, event)
         return False
 
-    def failed(self, event: ExecutionsFailed) -> None:
-        self._have_failed(event, event.cause, event.counted)
+    # --- effects: of executions, which stand at these places in the event -------------------------------------------
 
-    def cancelled(self, event: ExecutionsCancelled) -> None:
-        self._have_failed(event, FailureCause(FailureKind.WORKER, "its Spark job was cancelled from outside Firesteel"))
-
-    def rejected(self, event: ExecutionsRejected) -> None:
-        vertex, rows = self._find(event)
-        nodes = dict(zip(rows.tolist(), event.nodes, strict=False))
-        rows = distinct(rows)
+    def launch(self, vertex: ExecutionJobVertex, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
         states = self._table.state[rows]
-        self._gone(vertex, rows[states == S.CANCELING])
-        rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
+        moved = ((states == S.SCHEDULED) | event.running) & first_of_each(rows)
+        rows, places, queued = rows[moved], places[moved], states[moved] == S.SCHEDULED
+        if event.nodes:
+            self._table.set_nodes(rows, Names.of(event.nodes).select(places))
+        at = None if event.times is None else event.times[places]
+        if event.running:
+            self._table.transition(rows[queued], S.DEPLOYING, event.at if at is None else at[queued])
+        self._job.move(vertex.id, rows, S.RUNNING if event.running else S.DEPLOYING, at=at)
+        for launched in self._job.hooks.launched:
+            launched(vertex, rows, places, event)
+
+    def fail(
+        self, vertex: ExecutionJobVertex, rows: Rows, _places: Ints, event: ExecutionsFailed | ExecutionsCancelled
+    ) -> None:
+        cause, counted = FailureCause(FailureKind.WORKER, "its Spark job was cancelled from outside Firesteel"), True
+        if isinstance(event, ExecutionsFailed):
+            cause, counted = event.cause, event.counted
+        self._have_failed(vertex, distinct(rows), cause, counted)
+
+    def gone(self, vertex: ExecutionJobVertex, rows: Rows, _places: Ints, _event: ExecutionEvent) -> None:
+        """Spark confirms that these cancelled executions do not run any more: the next attempt may."""
+        rows = distinct(rows)
+        self._job.move(vertex.id, rows, S.CANCELED)
+        if self._job.is_active and not vertex.job.supports_concurrent_attempts:
+            self._job.may_run({vertex.id: self._table.index[rows].astype(np.int64)})
+
+    def reject(self, vertex: ExecutionJobVertex, rows: Rows, places: Ints, event: ExecutionsRejected) -> None:
+        nodes = dict(zip(rows.tolist(), select(event.nodes, places), strict=False))
+        rows = distinct(rows)
         if event.retired:
             self._retired.rejected(vertex, rows)
             return
         where = [nodes.get(row, "") for row in rows.tolist()]
         self._table.set_nodes(rows, Names.of(where))
         self._job.move(vertex.id, rows, S.CANCELED, cause=REJECTED)
-        if len(rows) and self._job.is_active:
+        if self._job.is_active:
             for rejected in self._job.hooks.rejected:
                 rejected(vertex, rows, where)
+
+    def finish(self, vertex: ExecutionJobVertex, rows: Rows, places: Ints, event: ExecutionsFinished) -> None:
+        """The first valid commit of each subtask is admitted; the others come late. Nothing is changed where a report does not fit."""
+        subtasks = np.asarray(event.subtasks, np.int64)[places]
+        able = np.flatnonzero(IS_DEPLOYED[self._table.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
+        admitted = able[first_of_each(subtasks[able])]
+        reports = event.reports
+        if len(admitted) < len(rows):
+            reports = reports.select(places[admitted])
+        wrong, hint = self._wrong_report(vertex, reports), "This is a fault of Firesteel's: please report it."
+        if wrong is None and len(reports.steps):
+            wrong = vertex.step_counts.too_many_errors(reports.steps)
+            hint = "Mend the function or its input, or allow more with max_errors=."
+        if wrong is not None:
+            self._have_failed(vertex, rows[admitted], FailureCause(FailureKind.FATAL, wrong, hint=hint))
+            return
+        if len(admitted):
+            self._admit(vertex, subtasks[admitted], rows[admitted], reports)
+        late = np.ones(len(rows), np.bool_)
+        late[admitted] = False
+        self._come_late(vertex, rows[late], places[late], event)
+        self._end_others(vertex, subtasks[admitted])
+
+    def _come_late(self, vertex: ExecutionJobVertex, rows: Rows, places: Ints, event: ExecutionsFinished) -> None:
+        """Late, doubled, or losers: what they wrote must go, unless it is the admitted one told of twice."""
+        for row, k in zip(rows.tolist(), places.tolist(), strict=True):
+            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
+            if IS_DEPLOYED[self._table.state[row]]:
+                self._job.move(vertex.id, np.array([row]), S.CANCELING, cause=_FASTER)
+            if self._table.state[row] == S.CANCELING:
+                self.gone(vertex, np.array([row]), places, event)
+            is_winner = self._table.state[row] == S.FINISHED and self._table.token.item(row) == key[3]
+            if not is_winner and key not in self._discarded:
+                self._discarded.add(key)
+                subtask, attempt, given = (np.array([number]) for number in key[1:])
+                self._recorder.discard(vertex.id, subtask, attempt, given, "it came too late")
 
     def _find(self, event: ExecutionEvent) -> tuple[ExecutionJobVertex, Rows]:
         """The executions an event speaks of. Raises ValueError for a subtask or attempt that was never deployed."""
@@ -112,23 +165,8 @@ class ExecutionEvents:
             )
         return vertex, rows
 
-    def _have_failed(
-        self, event: ExecutionsFailed | ExecutionsCancelled, cause: FailureCause, counted: bool = True
-    ) -> None:
-        """Those that were cancelled are gone, the others that were still deployed have failed."""
-        vertex, rows = self._find(event)
-        rows = distinct(rows)
-        states = self._table.state[rows]
-        self._gone(vertex, rows[states == S.CANCELING])
-        rows = rows[IS_DEPLOYED[states]]
-        if len(rows):
-            self._failover.failed(Failure(vertex, rows, self._table.index[rows].astype(np.int64), cause, counted))
-
-    def _gone(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
-        """Spark confirms that these cancelled executions do not run any more: the next attempt may."""
-        self._job.move(vertex.id, rows, S.CANCELED)
-        if len(rows) and self._job.is_active and not vertex.job.supports_concurrent_attempts:
-            self._job.may_run({vertex.id: self._table.index[rows].astype(np.int64)})
+    def _have_failed(self, vertex: ExecutionJobVertex, rows: Rows, cause: FailureCause, counted: bool = True) -> None:
+        self._failover.failed(Failure(vertex, rows, self._table.index[rows].astype(np.int64), cause, counted))
 
     def _send_again(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> None:
         """An execution in the place of each of these, which ended without having begun; not a restart."""
@@ -139,35 +177,6 @@ class ExecutionEvents:
         self._graph.reset(vertex, subtasks, self._recorder.at)
         job.created(vertex, vertex.newest[subtasks], cause)
         job.may_run({vertex.id: subtasks})
-
-    # --- finished: any executions --------------------------------------------------------------------------------
-
-    def _admit_all(self, event: ExecutionsFinished) -> Failure | None:
-        """A failure, and nothing is changed: a report does not fit."""
-        vertex, rows = self._find(event)
-        subtasks = np.asarray(event.subtasks, np.int64)
-        able = np.flatnonzero(IS_DEPLOYED[self._table.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
-        admitted = able[first_of_each(subtasks[able])]
-        reports = event.reports if len(admitted) == len(rows) else event.reports.select(admitted)
-        wrong = self._wrong_report(vertex, reports)
-        if wrong is not None:
-            cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
-            return Failure(vertex, rows[admitted], subtasks[admitted], cause, counted=True)
-        many = vertex.step_counts.too_many_errors(reports.steps) if len(reports.steps) else None
-        if many is not None:
-            cause = FailureCause(
-                FailureKind.FATAL, many, hint="Mend the function or its input, or allow more with max_errors=."
-            )
-            return Failure(vertex, rows[admitted], subtasks[admitted], cause, counted=True)
-        if len(admitted):
-            self._admit(vertex, subtasks[admitted], rows[admitted], reports)
-        refused = np.ones(len(rows), np.bool_)
-        refused[admitted] = False
-        for k in np.flatnonzero(refused).tolist():
-            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
-            self._not_admitted(vertex, int(rows[k]), key)
-        self._end_others(vertex, subtasks[admitted])
-        return None
 
     def _end_others(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         """Ends the other executions of subtasks that have finished: they are of no use any more."""
@@ -237,20 +246,6 @@ class ExecutionEvents:
             table.stamp(state, rows[known], times)
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
         self._job.move(vertex.id, rows, S.FINISHED, at=ended, peaks=reports.peaks())
-
-    def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
-        """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
-        state, token = S(self._table.state[row]), self._table.token.item(row)
-        if IS_DEPLOYED[state]:
-            self._job.move(vertex.id, np.array([row]), S.CANCELING, cause=_FASTER)
-            state = S.CANCELING
-        if state is S.CANCELING:
-            self._gone(vertex, np.array([row]))
-        if (state is S.FINISHED and token == key[3]) or key in self._discarded:
-            return
-        self._discarded.add(key)
-        subtask, attempt, given = (np.array([number]) for number in key[1:])
-        self._recorder.discard(vertex.id, subtask, attempt, given, "it came too late")
 
     # --- finished: the only current execution of one subtask --------------------------------------------------------
 

@@ -6,7 +6,7 @@ A job's state (``job``), what events of executions do to it (``execution_events`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import plural
@@ -23,7 +23,7 @@ from firesteel.options.checks import check_speculation
 from firesteel.scheduler.deployment.deployment import Deployment
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.exchange.release import Release, ReleaseAtEnd
-from firesteel.scheduler.execution_events import ExecutionEvents
+from firesteel.scheduler.execution_events import ExecutionEvent, ExecutionEvents
 from firesteel.scheduler.failover.failover import Failover
 from firesteel.scheduler.growth import AdaptiveGrowth, StaticGrowth, UsableSlots
 from firesteel.scheduler.inputs import DirectInputs, Inputs
@@ -144,11 +144,7 @@ class Scheduler:
         """True: nothing is possible now that was not before, so that nothing is to be decided or deployed."""
         own: dict[type[e.Event], Callable[[Any], bool | None]] = {
             e.JobStarted: self._started,
-            e.ExecutionsDeploying: executions.deploying,
-            e.ExecutionsFinished: executions.finished,
-            e.ExecutionsFailed: executions.failed,
-            e.ExecutionsCancelled: executions.cancelled,
-            e.ExecutionsRejected: executions.rejected,
+            **dict.fromkeys(get_args(ExecutionEvent), executions.told),
             e.TimerFired: self._timer,
             e.ExecutorChanged: lambda event: self._executors((event,)),
             e.ExecutorsChanged: lambda event: self._executors(event.changes),

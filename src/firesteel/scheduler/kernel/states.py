@@ -5,15 +5,24 @@ Vocabulary and priority are FLIP-168's. INITIALIZING is left out: nothing Spark 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Generic, TypeVar
+from itertools import product
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.events import (
+    Event,
+    ExecutionsCancelled,
+    ExecutionsDeploying,
+    ExecutionsFailed,
+    ExecutionsFinished,
+    ExecutionsRejected,
+)
 
 E = TypeVar("E", bound=Enum)
 
@@ -75,26 +84,57 @@ class ExecutionState(IntEnum):
 S = ExecutionState
 
 
-EXECUTION_STATES = Transitions(
-    S.CREATED,
-    (
-        (S.CREATED, S.SCHEDULED, "its inputs are there and a slot was asked for"),
-        (S.CREATED, S.CANCELED, "the job ends before it was scheduled"),
-        (S.SCHEDULED, S.DEPLOYING, "Spark launched its task"),
-        (S.SCHEDULED, S.CANCELING, "cancelled while queued"),
-        (S.SCHEDULED, S.CANCELED, "rejected, or its Spark job was given up"),
-        (S.SCHEDULED, S.FAILED, "lost while queued"),
-        (S.DEPLOYING, S.RUNNING, "its program began"),
-        (S.DEPLOYING, S.CANCELING, "cancelled"),
-        (S.DEPLOYING, S.CANCELED, "rejected, or its Spark job was given up"),
-        (S.DEPLOYING, S.FAILED, "failed before its program began"),
-        (S.RUNNING, S.FINISHED, "its result was admitted"),
-        (S.RUNNING, S.CANCELING, "cancelled"),
-        (S.RUNNING, S.CANCELED, "its Spark job was given up"),
-        (S.RUNNING, S.FAILED, "failed"),
-        (S.CANCELING, S.CANCELED, "Spark confirmed that it is gone"),
-    ),
+class Row(NamedTuple):
+    """Told this of executions in these states, do that."""
+
+    told: tuple[type[Event], ...]
+    """Empty: a policy does it."""
+    states: tuple[ExecutionState, ...]
+    does: str
+    """The method of ``ExecutionEvents``, or of ``Job``."""
+    leads_to: tuple[ExecutionState, ...]
+    when: str
+
+
+_DEPLOYED = (S.SCHEDULED, S.DEPLOYING, S.RUNNING)
+_GONE = (ExecutionsFailed, ExecutionsCancelled, ExecutionsRejected)
+EXECUTIONS = (
+    Row((), (S.CREATED,), "deploy", (S.SCHEDULED,), "its inputs are there and a slot was asked for"),
+    Row((), (S.CREATED,), "drop", (S.CANCELED,), "it is not needed any more"),
+    Row((ExecutionsDeploying,), (S.SCHEDULED,), "launch", (S.DEPLOYING,), "Spark launched its task"),
+    Row((ExecutionsDeploying,), (S.DEPLOYING,), "launch", (S.RUNNING,), "its program began"),
+    Row((ExecutionsFinished,), (S.RUNNING,), "finish", (S.FINISHED,), "its result was admitted"),
+    Row((ExecutionsFinished,), (S.SCHEDULED, S.DEPLOYING), "finish", (), "by way of the states that nobody reported"),
+    Row((), _DEPLOYED, "cancel", (S.CANCELING,), "cancelled"),
+    Row(_GONE, (S.CANCELING,), "gone", (S.CANCELED,), "Spark confirmed that it is gone"),
+    Row((ExecutionsFinished,), (S.CANCELING,), "finish", (S.CANCELED,), "it finished all the same"),
+    Row((ExecutionsFinished,), (S.CREATED, S.FINISHED, S.CANCELED, S.FAILED), "finish", (), "told twice"),
+    Row((ExecutionsRejected,), (S.SCHEDULED, S.DEPLOYING), "reject", (S.CANCELED,), "rejected"),
+    Row((ExecutionsFailed,), _DEPLOYED, "fail", (S.CANCELED,), "its Spark job was given up"),
+    Row((ExecutionsFailed, ExecutionsCancelled), _DEPLOYED, "fail", (S.FAILED,), "failed, or lost"),
 )
+"""All that happens to executions. What no row speaks of is stale and changes nothing."""
+
+
+def _transitions() -> Iterator[tuple[ExecutionState, ExecutionState, str]]:
+    found: dict[tuple[ExecutionState, ExecutionState], list[str]] = {}
+    for row in EXECUTIONS:
+        for pair in product(row.states, row.leads_to):
+            found.setdefault(pair, []).append(row.when)
+    return ((*pair, "; ".join(why)) for pair, why in sorted(found.items()))
+
+
+EXECUTION_STATES = Transitions(S.CREATED, _transitions())
+
+
+def effects(event: type[Event]) -> dict[str, NDArray[np.bool_]]:
+    """What the event does to executions, in the order of the rows: by method a mask by state."""
+    found: dict[str, NDArray[np.bool_]] = {}
+    for row in EXECUTIONS:
+        if event in row.told:
+            found.setdefault(row.does, np.zeros(len(S), np.bool_))[list(row.states)] = True
+    return found
+
 
 JOB_STATUSES = Transitions(
     JobStatus.CREATED,
