@@ -22,7 +22,7 @@ One thread at a time may be in here or in the slot pool of a job: whoever runs s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +49,26 @@ class Requirement:
         return sum(count for _, count in self.needs) > 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Of one job's workers, as of a ``version``: ``rows`` and ``columns`` of the session in which its resources and its workers ``own`` (numbers) lie."""
+
+    version: int
+    rows: Ints
+    columns: Ints
+    own: Ints
+
+    @property
+    def cells(self) -> tuple[Ints, Ints]:
+        return self.rows[:, None], self.columns[None, :]
+
+
 class JobSlots:
     """One job's side: what its slot pool tells the session, and asks."""
 
     def __init__(
         self,
         session: SlotManager,
-        number: int,
         name: str,
         workers: Workers,
         tell: Callable[[], None],
@@ -64,7 +77,6 @@ class JobSlots:
     ) -> None:
         """``tell``: the job may ask again, in an event of its own."""
         self.name = name
-        self.number = number
         self.workers = workers
         self._tell = tell
         self.requirements: Sequence[Requirement] = ()
@@ -85,11 +97,13 @@ class JobSlots:
         """Room was to be kept for it, but first for another job."""
         self._is_told = False
         self._session = session
-        self._account = session.account
+        self._known_places: _Places | None = None
+        self._seen: object = None
+        """The states of the others' books that its own columns show; None: never any."""
 
     @property
     def _others(self) -> list[JobSlots]:
-        return [other for other in self._session.jobs.values() if other is not self]
+        return [other for other in self._session.jobs if other is not self]
 
     @property
     def is_alone(self) -> bool:
@@ -116,21 +130,21 @@ class JobSlots:
 
     def begin_round(self) -> None:
         """It is going to ask for all that it waits for: what other jobs leave is free, and it gave way to nobody yet."""
-        self._account.refresh(self.number)
+        self._refresh()
         self._gave_way = False
 
     def declare(self, requirements: Sequence[Requirement], next_due: int | None) -> None:
         """Its round of asking is over: this is what it waits for."""
         session = self._session
         if requirements and not self.requirements:
-            self.since = session.next_turn()
+            self.took_turn()
         self.requirements, self.next_due, self._is_told = requirements, next_due, False
         self._kept_seen, self._granted_seen = session.kept_changes, session.num_granted
         self._rooms = [] if self.is_alone else self._rooms_now()
 
     def held_by_others(self, at: Mask) -> list[tuple[str, Ints]]:
         """Jobs that hold something of these workers: the name, and how much by resource."""
-        held = ((other.name, self._account.held_by(other.number, self.number)) for other in self._others)
+        held = ((other.name, self._seen_here(self._held_of([other]))) for other in self._others)
         return [(name, own[:, at].sum(axis=1)) for name, own in held if own[:, at].any()]
 
     def slots_of_others(self) -> Mapping[str, int]:
@@ -143,9 +157,9 @@ class JobSlots:
 
     def close(self) -> None:
         """The job is over, however it ended; what it held is free. Twice is as good as once."""
-        if self._session.jobs.pop(self.number, None) is None:
+        if self not in self._session.jobs:
             return
-        self._account.close(self.number)
+        self._session.jobs.remove(self)
         self._session.kept_changes += bool(self.kept)
         for other in self._others:
             if self.admits and not other._is_told:  # who left all to Spark before may do so again
@@ -157,30 +171,30 @@ class JobSlots:
     def allowances(self, most: int, *, whole: bool = False) -> list[tuple[int, Ints | None]]:
         """So many slots it may have from what is free less so much (by resource and worker; None: all that is free), then so
         many more from what is free less more. ``whole``: all of them or none."""
-        if self._account.is_alone(self.number):
+        if self.is_alone and self._seen is None:
             return [(most, None)]
-        self._account.refresh(self.number)
+        self._refresh()
         first = self._not_open(self.since if self.requirements else self._session.turns + 1)
         return [(most, first)] if whole else [(1, first), (most - 1, self._not_open())]
 
     def _not_open(self, turn: int | None = None) -> Ints | None:
         """Returns the part of the free room that is not open to the job (in its own columns): what is kept for others, what may yet be taken by what was
         left to Spark, and the claims of those before this turn (None: of all). None: all is open to it."""
-        taken, claims = self._kept_by_others(), self._account.nothing()
+        taken, claims = self._kept_by_others(), self._nothing()
         for other in self._others:
             other._add_left_to_spark(taken)
         for other in sorted(self._others, key=lambda one: one.since):
             if other.requirements and (turn is None or other.since < turn):
                 other._add_claim(claims)
         taken += claims
-        return self._account.seen_by(self.number, taken) if taken.any() else None
+        return self._seen_here(taken) if taken.any() else None
 
     def _add_claim(self, claims: Ints) -> None:
         """Adds to ``claims`` a slot that the job could take now beside these, as first fit gives it. Never what is kept for another. Regions have no
         claims, but room is kept for them."""
-        self._account.refresh(self.number)
-        places = self._account.places(self.number)
-        free = self.workers.free - self._account.seen_by(self.number, claims + self._kept_by_others())
+        self._refresh()
+        places = self._places
+        free = self.workers.free - self._seen_here(claims + self._kept_by_others())
         for requirement in self.requirements:
             (need, _), within = requirement.needs[0], requirement.within[0]
             counts = first_fit(self.workers.room(need, within, free), 0 if requirement.is_region else 1)
@@ -190,7 +204,7 @@ class JobSlots:
 
     def _add_left_to_spark(self, taken: Ints) -> None:
         """Slots that Spark may start on any free core: their memory is spoken for on every worker that has one."""
-        places = self._account.places(self.number)
+        places = self._places
         for need, count in self.left_to_spark():
             each = need[:, places.own] if need.ndim > 1 else need[:, None]
             cores = np.maximum(self.workers.free[CORES, places.own], 0)
@@ -200,7 +214,12 @@ class JobSlots:
 
     def granted(self, count: int) -> None:
         self._session.num_granted += count
-        self.since = self._session.next_turn()
+        self.took_turn()
+
+    def took_turn(self) -> None:
+        """It got a slot, or a whole region: the others that wait are before it now."""
+        self._session.turns += 1
+        self.since = self._session.turns
 
     # --- what is kept ------------------------------------------------------------------------------------------
 
@@ -219,14 +238,14 @@ class JobSlots:
         """Room that is kept for other jobs, by resource and worker."""
         if self.is_alone:
             return np.zeros_like(self.workers.free)
-        return self._account.seen_by(self.number, self._kept_by_others())
+        return self._seen_here(self._kept_by_others())
 
     def _kept_by_others(self) -> Ints:
         """In the columns of the session."""
-        taken = self._account.nothing()
+        taken = self._nothing()
         for other in self._others:
             if other.kept:
-                kept, places = np.zeros_like(other.workers.free), self._account.places(other.number)
+                kept, places = np.zeros_like(other.workers.free), other._places
                 for number, need in other.kept:
                     kept[:, number] += need
                 taken[places.cells] += kept[:, places.own]
@@ -268,7 +287,7 @@ class JobSlots:
 
     def _rooms_now(self) -> list[Ints]:
         """Slots that are open to it, by worker, of each need of each of its requirements."""
-        self._account.refresh(self.number)
+        self._refresh()
         taken = self._not_open(self.since)
         free = self.workers.free if taken is None else self.workers.free - taken
         return [
@@ -276,6 +295,68 @@ class JobSlots:
             for requirement in self.requirements
             for (need, count), within in zip(requirement.needs, requirement.within, strict=True)
         ]
+
+    # --- the session's columns: resources that any job names, workers that any job was told of -----------------------
+
+    def _refresh(self) -> None:
+        """Its columns show as free what other jobs leave. Unless nothing has changed O(jobs x resources x workers)."""
+        own, others = self.workers, self._others
+        if not others and self._seen is None:
+            return
+        seen = (own.version, [(other, other.workers.changes) for other in others])
+        if self._seen == seen:
+            return
+        self._seen = seen
+        own.share_with(self._seen_here(self._held_of(others)))
+        for name, number in own.numbers.items() if own.addresses else ():
+            addresses = own.addresses.get(number)
+            if addresses is not None:
+                addresses.share_with(_addresses_held(others, name))
+
+    def _held_of(self, others: Sequence[JobSlots]) -> Ints:
+        """What these hold, of those workers that they know to be there."""
+        held = self._nothing()
+        for other in others:
+            places = other._places
+            held[places.cells] += other.workers.held[:, places.own]
+        return held
+
+    def _nothing(self) -> Ints:
+        """By resource and worker of the session."""
+        session = self._session
+        for job in (self, *session.jobs):
+            _ = job._places
+        return np.zeros((FIRST_EXTERNAL + len(session.rows), len(session.columns)), np.int64)
+
+    def _seen_here(self, amounts: Ints) -> Ints:
+        """Returns amounts of the session's columns in those of the job's workers."""
+        seen, places = np.zeros_like(self.workers.free), self._places
+        seen[:, places.own] = amounts[places.cells]
+        return seen
+
+    @property
+    def _places(self) -> _Places:
+        workers, known = self.workers, self._known_places
+        if known is None or known.version != workers.version:
+            rows, columns, there = self._session.rows, self._session.columns, workers.numbers
+            names = [rows.setdefault(name, FIRST_EXTERNAL + len(rows)) for name in workers.dimensions.external]
+            numbers = [columns.setdefault(name, len(columns)) for name in there]
+            own = np.fromiter(there.values(), np.int64, len(there))
+            known = _Places(
+                workers.version, np.array([*range(FIRST_EXTERNAL), *names]), np.array(numbers, np.int64), own
+            )
+            self._known_places = known
+        return known
+
+
+def _addresses_held(others: Sequence[JobSlots], name: str) -> Held:
+    """Of a worker, by these jobs."""
+    found: Held = {}
+    for other in others:
+        addresses = other.workers.addresses.get(other.workers.number(name))
+        for key, held in addresses.held.items() if addresses is not None else ():
+            found[key] = found[key] + held if key in found else held
+    return found
 
 
 JoinSession = Callable[[str, Workers, LeftToSpark], JobSlots]
@@ -286,26 +367,23 @@ class SlotManager:
     """Of one session: what its jobs share."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, JobSlots] = {}
-        self.account = SlotAccount()
+        self.jobs: list[JobSlots] = []
+        self.rows: dict[str, int] = {}
+        self.columns: dict[str, int] = {}
+        """Of all jobs: external resources, and workers."""
         self.num_granted = 0
         self.kept_changes = 0
         """Times that the room that is kept has changed."""
         self.turns = 0
         """Jobs that began to wait or got a slot."""
-        self._came = 0
 
     def register(
         self, name: str, workers: Workers, tell: Callable[[], None], left_to_spark: LeftToSpark = tuple
     ) -> JobSlots:
-        self._came += 1
-        job = self.jobs[self._came] = JobSlots(self, self._came, name, workers, tell, left_to_spark=left_to_spark)
-        self.account.open(job.number, workers)
-        return job
-
-    def next_turn(self) -> int:
-        self.turns += 1
-        return self.turns
+        if not self.jobs:
+            self.rows, self.columns = {}, {}
+        self.jobs.append(JobSlots(self, name, workers, tell, left_to_spark=left_to_spark))
+        return self.jobs[-1]
 
 
 def join_nobody(name: str, workers: Workers, left_to_spark: LeftToSpark) -> JobSlots:
@@ -318,113 +396,3 @@ def first_fit(room: Ints, most: int) -> Ints:
     room = np.minimum(room, most)
     before = np.cumsum(room)
     return np.minimum(room, np.maximum(0, most - (before - room)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
-    """Of one job's workers: ``rows`` and ``columns`` of the session in which its resources and its workers ``own`` (numbers) lie."""
-
-    rows: Ints
-    columns: Ints
-    own: Ints
-
-    @property
-    def cells(self) -> tuple[Ints, Ints]:
-        return self.rows[:, None], self.columns[None, :]
-
-
-class SlotAccount:
-    """Of one session, in columns of its own: resources that any job names, workers that any job was told of. Jobs are numbers."""
-
-    def __init__(self) -> None:
-        self._workers: dict[int, Workers] = {}
-        """As each job sees them."""
-        self._rows: dict[str, int] = {}
-        """External resources."""
-        self._columns: dict[str, int] = {}
-        """Workers."""
-        self._places: dict[int, tuple[int, Places]] = {}
-        """By job: the version of its workers, and where they lie here."""
-        self._seen: dict[int, object] = {}
-        """By job: the states of the others' books that its own columns show."""
-
-    def open(self, job: int, workers: Workers) -> None:
-        self._workers[job] = workers
-
-    def close(self, job: int) -> None:
-        """All that it held is free."""
-        for kept in (self._workers, self._places, self._seen):
-            kept.pop(job, None)
-        if not self._workers:
-            self._rows, self._columns = {}, {}
-
-    def is_alone(self, job: int) -> bool:
-        """And has been, since its columns last showed anything of others."""
-        return len(self._workers) == 1 and job not in self._seen
-
-    def refresh(self, job: int) -> None:
-        """The job's columns show as free what other jobs leave. Unless nothing has changed O(jobs x resources x workers)."""
-        if self.is_alone(job):
-            return
-        own = self._workers[job]
-        seen = (own.version, [(other, workers.changes) for other, workers in self._others(job)])
-        if self._seen.get(job) == seen:
-            return
-        self._seen[job] = seen
-        held = self.nothing()
-        for other, _ in self._others(job):
-            held[self.places(other).cells] += self._held_by(other)
-        own.share_with(self.seen_by(job, held))
-        for name, number in own.numbers.items() if own.addresses else ():
-            addresses = own.addresses.get(number)
-            if addresses is not None:
-                addresses.share_with(self._addresses_held(job, name))
-
-    def held_by(self, other: int, job: int) -> Ints:
-        """Returns the amounts that one job holds, in the columns of another."""
-        held = self.nothing()
-        held[self.places(other).cells] += self._held_by(other)
-        return self.seen_by(job, held)
-
-    def nothing(self) -> Ints:
-        """By resource and worker of the session."""
-        for job in self._workers:
-            self.places(job)
-        return np.zeros((FIRST_EXTERNAL + len(self._rows), len(self._columns)), np.int64)
-
-    def seen_by(self, job: int, amounts: Ints) -> Ints:
-        """Returns amounts of the session's columns in those of the job's workers."""
-        seen, places = np.zeros_like(self._workers[job].free), self.places(job)
-        seen[:, places.own] = amounts[places.cells]
-        return seen
-
-    def places(self, job: int) -> Places:
-        workers, known = self._workers[job], self._places.get(job)
-        if known is None or known[0] != workers.version:
-            rows = [*range(FIRST_EXTERNAL), *(self._row(name) for name in workers.dimensions.external)]
-            there = workers.numbers
-            columns = [self._columns.setdefault(name, len(self._columns)) for name in there]
-            own = np.fromiter(there.values(), np.int64, len(there))
-            known = (workers.version, Places(np.array(rows), np.array(columns, np.int64), own))
-            self._places[job] = known
-        return known[1]
-
-    def _others(self, job: int) -> Iterator[tuple[int, Workers]]:
-        return ((other, workers) for other, workers in self._workers.items() if other != job)
-
-    def _held_by(self, job: int) -> Ints:
-        """By resource and worker, of those that it knows to be there."""
-        workers = self._workers[job]
-        return workers.held[:, self.places(job).own]
-
-    def _addresses_held(self, job: int, name: str) -> Held:
-        """Of a worker, by other jobs."""
-        found: Held = {}
-        for _, workers in self._others(job):
-            addresses = workers.addresses.get(workers.number(name))
-            for key, held in addresses.held.items() if addresses is not None else ():
-                found[key] = found[key] + held if key in found else held
-        return found
-
-    def _row(self, external: str) -> int:
-        return self._rows.setdefault(external, FIRST_EXTERNAL + len(self._rows))

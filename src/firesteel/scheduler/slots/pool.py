@@ -155,6 +155,7 @@ class SlotPool(Slots):
             own = np.arange(start, end)
             if not self._hold_region(slots, kinds, own, vertex) and not self._hold_region_alone(slots, kinds, own):
                 return regions[:granted]
+            self.session.took_turn()
         return regions
 
     def _hold_region(self, slots: SharedSlots, kinds: Ints, own: Ints, vertex: int) -> bool:
