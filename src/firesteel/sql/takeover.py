@@ -37,8 +37,7 @@ class TakenOver:
         """The last of the steps that compute it. Raises Unsupported. ``place``: where the user asked."""
         facts = replace(Facts.of_files(cache(_files), self._steps.names), count=cache(_count), values=cache(_values))
         relation, rules = optimise(self.relation, facts, IN_STAGES)
-        self._steps.likely = Estimates(facts).rows
-        rows = self._steps.rows(relation)
+        rows = self._steps.guessing(Estimates(facts).rows).rows(relation)
         named = dict(zip(by_place(self.schema), self.columns, strict=True))  # a column may be there under several names
         items = ", ".join(f"{column} AS {name}" for name, column in named.items())
         columns = {name: rows.columns[column] for name, column in named.items()}

@@ -84,23 +84,30 @@ def test_a_broadcast_that_each_subtask_reads_again_has_to_pay():
 
 
 @pytest.mark.parametrize(
-    ("mib", "rebuilt", "slots", "parallelism"),
+    ("mib", "rebuilt", "slots", "parallelism", "of_source"),
     [
-        (3 * 1024, 100, 2, 8),  # 7 of 400 MiB and more, in whole waves
-        (3 * 1024, 100, 8, 8),
-        (3 * 1024, 100, 100, 100),  # no slot is idle for it
-        (3 * 1024, 10, 2, 26),  # 40 MiB are less than the volume: by the time that subtasks take
-        (200, 100, 2, 2),
-        (3 * 1024, 2000, 1, 1),
+        (
+            3 * 1024,
+            100,
+            2,
+            8,
+            2,
+        ),  # of rows by keys, at most four volumes each; of rows that only pass, 64 times the 100 MiB
+        (3 * 1024, 100, 8, 8, 8),
+        (3 * 1024, 100, 100, 100, 100),  # no slot is idle for it
+        (3 * 1024, 10, 2, 16, 6),  # 15 of 4 x (64 - 10) MiB, and 5 of 640 MiB, in whole waves
+        (3 * 1024, 3, 2, 26, 26),  # 192 MiB are less than four volumes: by the time that subtasks take
+        (200, 100, 2, 2, 2),
+        (3 * 1024, 2000, 1, 1, 1),
     ],
 )
-def test_what_each_subtask_hashes_anew_is_a_small_part_of_its_work(mib, rebuilt, slots, parallelism):
+def test_what_each_subtask_hashes_anew_is_a_small_part_of_its_work(mib, rebuilt, slots, parallelism, of_source):
     given = bounds(480 * MIB, slots=slots, rebuilt=rebuilt * MIB)
     plan = decide_vertex([even(mib), broadcast(rebuilt)], given)
     assert plan.parallelism == parallelism
     source = decide_source(SourceInfo(np.full(mib // 4, 4 * MIB, np.int64)), given)
-    assert source.parallelism == parallelism
-    if parallelism == 8:
+    assert source.parallelism == of_source
+    if (parallelism, of_source) == (8, 8):
         assert "384 MiB each, because each hashes 100 MiB of build sides" in plan.decision["reason"]
         assert "384 MiB each, because each hashes 100 MiB of build sides" in source.decision["reason"]
         assert decide_vertex(*recalled(plan.decision["inputs"])).parallelism == parallelism

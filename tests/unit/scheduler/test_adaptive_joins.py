@@ -406,6 +406,20 @@ def test_the_side_that_is_filtered_to_less_comes_first():
     end(p)
 
 
+def test_what_the_plan_guesses_to_be_the_least_comes_first():
+    """Of 200 MiB the plan guesses 1 MiB to be left, and 2 MiB are."""
+    builder = GraphBuilder()
+    builder.source([50 * MIB] * 4), builder.source([5 * MIB] * 2)
+    builder.step((FACT, HASH), (DIM, HASH), join=EITHER)
+    builder.step((JOIN, HASH), has_sink=True)
+    builder.graph.vertices[FACT].likely_bytes = MIB
+    p = started(builder, {FACT: 2 * MIB, DIM: 10 * MIB}, slots=2)
+    assert deployed(p) == {FACT} and order(p) == [(DIM, "put off", "smaller side first")]
+    finish(p, FACT)
+    assert absorbed(p) == [(JOIN, DIM, 0)]
+    end(p)
+
+
 def test_what_is_known_to_be_too_large_is_not_waited_for():
     """A task can hold 128 MiB. Where nobody knows what is left of 140, it may be less."""
     assert deployed(job(dim=140 * MIB)) == {DIM}

@@ -45,6 +45,10 @@ class Steps:
     _scalars: dict[Relation, str] = field(default_factory=dict)
     """By the plan of a scalar subquery, the name of its side input."""
 
+    def guessing(self, likely: Callable[[Relation], float | None]) -> Steps:
+        """Steps for the same names that know how many rows a relation likely has: those made before do not."""
+        return Steps(self.names, likely)
+
     def rows(self, relation: Relation) -> Rows:
         """Raises Unsupported."""
         if relation not in self._made:

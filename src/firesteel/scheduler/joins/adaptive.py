@@ -76,9 +76,7 @@ class AdaptiveJoins:
         built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
         limit = self._limit(join, vertex) * (1 if built.is_known else LIKELY)
         hinted = job.join is not None and job.join.hint == build
-        guess = None if built.is_known else self._guessed(job, build)
-        likely = built.bytes if guess is None else min(built.bytes, guess)
-        is_likely = likely <= min(limit, probe.bytes)
+        is_likely = self._likely_bytes(job, build) <= min(limit, probe.bytes)
         may_be = is_likely or (not built.is_known and built.bytes <= LIKELY * probe.bytes)
         if not hinted and (self._waits.slots_of(vertex) is None or not may_be):
             return None
@@ -228,14 +226,18 @@ class AdaptiveJoins:
             if info.can_build(side)
             and not graph.vertices[Absorbing(job.id, side).producer(graph.job_graph)].is_initialized
         ]
-        return min(able, key=lambda side: self._estimated(job, side).bytes, default=None)
+        return min(able, key=lambda side: self._likely_bytes(job, side), default=None)
 
     def _estimated(self, job: JobVertex, side: int) -> Estimate:
         return self._estimates.of(job.inputs[side].dataset)
 
-    def _guessed(self, job: JobVertex, side: int) -> int | None:
-        dataset = self._graph.job_graph.datasets[job.inputs[side].dataset]
-        return self._graph.vertices[dataset.producer].job.likely_bytes
+    def _likely_bytes(self, job: JobVertex, side: int) -> int:
+        """The estimate; where no earlier run tells, what the plan guesses if that is less."""
+        estimate, dataset = self._estimated(job, side), job.inputs[side].dataset
+        guess = self._graph.vertices[self._graph.job_graph.datasets[dataset].producer].job.likely_bytes
+        if estimate.is_known or guess is None:
+            return estimate.bytes
+        return min(estimate.bytes, max(guess, self._estimates.written(dataset)))
 
     def _limit(self, join: int, producer: int) -> int:
         memory = build_memory.limit(self._memory())

@@ -16,6 +16,7 @@ from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
 from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
 from firesteel.scheduler.parallelism.waves import (
+    BUILDS_WORTH,
     MOST_RECKONED,
     MOST_VOLUMES,
     TASK_DURATION,
@@ -142,7 +143,8 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     filled = today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
     if bounds.least_volume and filled > bounds.slots > 1:
         today = max(filled, min(whole_waves(filled, bounds.slots), line.total // waves.worth, line.size, upper))
-    least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * max(bounds.data_volume, bounds.rebuilt)))
+    least = min(by_bytes, line.size)
+    fewest = -(-line.total // max(MOST_VOLUMES * bounds.data_volume, BUILDS_WORTH * bounds.rebuilt))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (

@@ -142,6 +142,8 @@ TASK_DURATION = "task duration"
 """The rule where the time that subtasks take has decided."""
 MOST_VOLUMES = 4
 """Times the data volume per task that a subtask of a cheap step may get: what it holds in memory may grow with it."""
+BUILDS_WORTH = 64
+"""Times as many bytes as it hashes again that a subtask has of its own: a byte takes some seven times as long to read and hash as to scan (docs/benchmarks.md)."""
 
 
 def by_duration(
@@ -152,10 +154,10 @@ def by_duration(
     ``least``: subtasks that the volume per task asks for. ``today``: with those that fill idle slots. ``fewest``: gives the fewest
     that stay within MOST_VOLUMES times the volume per task, and all other bounds. ``seconds_beside``: what one more subtask costs to
     read, for which it must have as much to do. The result grows with the cost, and is not bounded from above. A subtask
-    has MOST_VOLUMES times as many bytes of its own as it hashes again (``bounds.rebuilt``), unless a slot would stand idle.
+    has BUILDS_WORTH times as many bytes of its own as it hashes again (``bounds.rebuilt``), unless a slot would stand idle.
     """
     if _builds(bounds) and bounds.target_seconds:
-        few = whole_waves(max(volume // (MOST_VOLUMES * bounds.rebuilt), fewest(), 1), bounds.slots)
+        few = whole_waves(max(volume // (BUILDS_WORTH * bounds.rebuilt), fewest(), 1), bounds.slots)
         if few < today:
             return few
     if bounds.cost is None or not bounds.target_seconds:
@@ -172,7 +174,7 @@ def by_duration(
 
 def _builds(bounds: Bounds) -> bool:
     """Return whether hashing the build sides again is much of a subtask's work."""
-    return MOST_VOLUMES * bounds.rebuilt > bounds.data_volume
+    return BUILDS_WORTH * bounds.rebuilt > MOST_VOLUMES * bounds.data_volume
 
 
 def duration_in_words(bounds: Bounds, volume: int, subtasks: int) -> str:
