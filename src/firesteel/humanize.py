@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from firesteel.errors import UsageError
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters but line ends and tabs, and those that turn the direction of text."""
@@ -64,6 +66,13 @@ def first_of(names: Sequence[str], most: int = 50) -> str:
 def named_twice(names: Iterable[str]) -> str | None:
     """The first name that occurs more than once; None where none does."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def check_once(names: Iterable[str], said: Callable[[str], str], hint: str | None = None) -> None:
+    """Raises UsageError for the first name that occurs more than once. ``said``: the sentence about it."""
+    twice = named_twice(names)
+    if twice is not None:
+        raise UsageError(said(twice), hint=hint)
 
 
 def _three_digits(value: float) -> str:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from corrected_kit import FAILS, JOB, SCRIPT, Runs, command_of, expected, until, write_input
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
 from firesteel.recovery import takeover
 from firesteel.spark.recovery.header import JobIdentity
@@ -23,7 +23,7 @@ FIXED = SCRIPT.replace(FAILS, "")
 @pytest.fixture
 def settled(monkeypatch):
     """Files that were written just now are known."""
-    monkeypatch.setattr(inputs, "_SETTLED", 0)
+    monkeypatch.setattr(prints, "_SETTLED", 0)
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ import itertools, os, sys
 
 from dying_kit import dies_at
 from firesteel import ExecutionEnvironment
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.recovery.objects import ObjectPath
 from plane.session import Session
 
 FOLDER, STORAGE = sys.argv[1:]
-inputs._SETTLED = 0  # files that were written just now are known
+prints._SETTLED = 0  # files that were written just now are known
 copies = itertools.count(1)
 if os.environ.get("DIES"):
     when, number = os.environ["DIES"].split()

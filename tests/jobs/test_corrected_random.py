@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corrected_kit import Runs
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.errors import JobExecutionError, UsageError
 from firesteel.journal.listing import listed
 from oracle import assert_same_rows
@@ -113,7 +113,7 @@ def answered(runs: Runs, text: str, job: str | None) -> pa.Table:
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(40))
 def test_a_random_pipeline(session, tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(inputs, "_SETTLED", 0)
+    monkeypatch.setattr(prints, "_SETTLED", 0)
     dice = random.Random(seed)
     steps = drawn(dice)
     constants = [dice.randint(1, 9) for _ in steps]
@@ -138,7 +138,7 @@ def test_a_random_pipeline(session, tmp_path, monkeypatch, seed):
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_a_random_pipeline_that_is_run_again_and_again(session, tmp_path, monkeypatch, seed):
     """Constants change to and fro, some jobs fail, and little room is left: each uses what others have left (``firesteel.results.reuse``)."""
-    monkeypatch.setattr(inputs, "_SETTLED", 0)
+    monkeypatch.setattr(prints, "_SETTLED", 0)
     dice = random.Random(seed)
     steps = drawn(dice)
     constants = [dice.randint(1, 3) for _ in steps]

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corrected_kit import FAILS, SCRIPT, Runs, expected, until, write_input
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.recovery.takeover import find_job, is_held, take_over
 
@@ -18,7 +18,7 @@ WAITS = SCRIPT.replace(
 
 @pytest.fixture
 def runs(session, tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "_SETTLED", 0)  # files that were written just now are known
+    monkeypatch.setattr(prints, "_SETTLED", 0)  # files that were written just now are known
     write_input(tmp_path)
     return Runs(session, tmp_path)
 

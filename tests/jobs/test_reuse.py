@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corrected_kit import FAILS, JOB, SCRIPT, Runs, command_of, expected, until, write_input
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.journal.listing import listed
 from firesteel.options import Options
@@ -33,7 +33,7 @@ REUSE = {"firesteel.results.reuse": True}
 
 @pytest.fixture
 def runs(session, tmp_path, monkeypatch):
-    monkeypatch.setattr(inputs, "_SETTLED", 0)  # files that were written just now are known
+    monkeypatch.setattr(prints, "_SETTLED", 0)  # files that were written just now are known
     write_input(tmp_path)
     return Runs(session, tmp_path, **{**REUSE, "jobmanager.partition.release-during-job-execution": True})
 

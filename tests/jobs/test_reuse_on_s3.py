@@ -25,12 +25,12 @@ import json, os, sys
 from pathlib import Path
 
 from firesteel import ExecutionEnvironment
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.recovery.objects import ObjectPath
 from plane.session import Session
 
 FOLDER, STORAGE, *CELLS = sys.argv[1:]
-inputs._SETTLED = 0  # files that were written just now are known
+prints._SETTLED = 0  # files that were written just now are known
 if os.environ.get("VANISH"):
     copy_to = ObjectPath.copy_to
 

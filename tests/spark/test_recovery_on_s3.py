@@ -27,11 +27,11 @@ import pyarrow.parquet as pq
 from corrected_kit import forget_marks
 from dying_kit import dies_as_it_writes
 from firesteel import ExecutionEnvironment
-from firesteel.compile.identity import inputs
+from firesteel.compile.identity import prints
 from firesteel.recovery.objects import SegmentLog
 
 FOLDER, STORAGE = sys.argv[1:]
-inputs._SETTLED = 0  # files that were written just now are known
+prints._SETTLED = 0  # files that were written just now are known
 dies_as_it_writes(SegmentLog)
 
 

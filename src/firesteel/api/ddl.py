@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, Union, cast
 import pyarrow as pa
 
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.UNICODE)
 
@@ -121,9 +121,9 @@ def rows_schema(struct: Any, zone: str) -> pa.Schema:
 
 
 def _check_names(schema: pa.Schema) -> None:
-    twice = named_twice(schema.names)
-    if twice is not None:
-        raise UsageError(f"A schema names the column '{twice}' twice.", hint="Give each column its own name.")
+    check_once(
+        schema.names, lambda twice: f"A schema names the column '{twice}' twice.", "Give each column its own name."
+    )
     if not schema.names:
         raise UsageError("A schema needs at least one column.")
 

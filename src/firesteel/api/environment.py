@@ -45,7 +45,7 @@ from firesteel.users_line import caller_level
 if TYPE_CHECKING:
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.connectors.base import Source
-    from firesteel.spark.driver.outcome import SubmittedJob
+    from firesteel.spark.driver.runtime import SubmittedJob
 
 
 @dataclass(slots=True)

@@ -72,3 +72,12 @@ def over(node: StreamNode, copies: dict[StreamNode, StreamNode]) -> StreamNode:
     inputs = tuple(replace(edge, source=copies[edge.source]) for edge in node.inputs)
     sides = tuple((name, replace(edge, source=copies[edge.source])) for name, edge in node.sides)
     return replace(node, inputs=inputs, sides=sides)
+
+
+def by_spark(ends: Sequence[StreamNode]) -> list[StreamNode] | None:
+    """The same ends over the nodes that stand ``instead``; None: there are none."""
+    copies: dict[StreamNode, StreamNode] = {}
+    for node in reachable(ends, lambda node: node.instead is None):
+        copies[node] = over(node, copies) if node.instead is None else node.instead
+    found = [copies[end] for end in ends]
+    return None if all(copy is end for copy, end in zip(found, ends, strict=True)) else found

@@ -20,16 +20,9 @@ from firesteel.compile.adaptive.runtime_filters import runtime_filters
 from firesteel.compile.adaptive.two_steps import divides_values, parted
 from firesteel.compile.attempts import attempts_of, is_called_async
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.exchanges import (
-    asks_for_pipelined,
-    is_pipelined,
-    is_ranged,
-    pipeline,
-    store_all,
-    unasked_ship,
-)
+from firesteel.compile.exchanges import asks_for_pipelined, is_pipelined, is_ranged, pipeline, store_all, unasked_ship
 from firesteel.compile.fingerprint import step_identity
-from firesteel.compile.lineage.external import external
+from firesteel.compile.lineage import external
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down

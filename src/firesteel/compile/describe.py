@@ -7,13 +7,7 @@ from collections.abc import Iterable
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.stream_graph import StreamNode, reachable
 from firesteel.humanize import format_bytes, plural
-from firesteel.model.job_graph import (
-    PARALLELISM_DEFAULT,
-    IntermediateDataSet,
-    JobGraph,
-    JobVertex,
-    ResultPartitionType,
-)
+from firesteel.model.job_graph import PARALLELISM_DEFAULT, IntermediateDataSet, JobGraph, JobVertex, ResultPartitionType
 from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 from firesteel.plan.dump import explain_rules

@@ -23,15 +23,7 @@ from firesteel.errors import UsageError
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
 from firesteel.task.operators.groups import CountValues
 from firesteel.task.operators.join import HashJoin, divisibility_of
-from firesteel.task.program import (
-    GateHead,
-    Head,
-    KeyedHead,
-    KeyedOperator,
-    Operator,
-    SourceHead,
-    SparkHead,
-)
+from firesteel.task.program import GateHead, Head, KeyedHead, KeyedOperator, Operator, SourceHead, SparkHead
 
 
 @dataclass(slots=True, eq=False)

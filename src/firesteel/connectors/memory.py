@@ -17,7 +17,7 @@ from firesteel.connectors.base import Split
 from firesteel.connectors.files.paths import first_line
 from firesteel.connectors.files.reading.source import piece_bytes
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 from firesteel.task.functions.python_values import exact_array, record_fields
 from firesteel.task.program import TaskContext
 
@@ -80,9 +80,7 @@ def as_table(data: Any) -> pa.Table:
             f"A {type(data).__name__} cannot be read as an Arrow table: {first_line(error)}.",
             hint="Give a pyarrow.Table, RecordBatch, RecordBatchReader or a list of RecordBatches.",
         ) from None
-    twice = named_twice(table.column_names)
-    if twice is not None:
-        raise UsageError(f"The table has two columns '{twice}'.", hint="Rename one of them.")
+    check_once(table.column_names, lambda twice: f"The table has two columns '{twice}'.", "Rename one of them.")
     return table.replace_schema_metadata(None).unify_dictionaries()
 
 

@@ -9,15 +9,7 @@ from typing import Any
 from firesteel.recovery.takeover import FoundJob
 from firesteel.scheduler.kernel.events import ExecutionsFinished
 from firesteel.scheduler.recovery.codec import FINISHED, decode
-from firesteel.scheduler.recovery.records import (
-    AnyLogRecord,
-    Deployed,
-    DriverBegan,
-    Ended,
-    LogHeader,
-    SinkStep,
-    Told,
-)
+from firesteel.scheduler.recovery.records import AnyLogRecord, Deployed, DriverBegan, Ended, LogHeader, SinkStep, Told
 
 _BEGUN = "begun"
 

@@ -28,9 +28,8 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import engine_type, fields_of
 from firesteel.render.expressions.grouping import Grouping, group_columns, grouping_sets
-from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.expressions.windows import function_text
+from firesteel.render.expressions.windows import function_text, order_text
 from firesteel.render.relations import (
     all_of,
     copies_text,

@@ -3,24 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from firesteel.engine.bands import KINDS, LEFT, RIGHT, Band, banded
 from firesteel.plan.expr import Expr, Unsupported, attributes, same
 from firesteel.plan.raising import any_raises, sure
-from firesteel.plan.relation import (
-    Columns,
-    Expand,
-    Generate,
-    Join,
-    Names,
-    Scan,
-)
-from firesteel.plan.types import FLOATS, arrows, engine_type, grouped
-from firesteel.render.expressions.generators import lists as lists_of
-from firesteel.render.expressions.nested.fitting import fitted
-from firesteel.render.expressions.texts import undivided
+from firesteel.plan.relation import Columns, Expand, Generate, Join, Names, Scan
+from firesteel.plan.types import FLOATS, arrow_type, arrows, element_of, engine_type, entry_of, fields_of, grouped, said
+from firesteel.render.expressions import json
+from firesteel.render.expressions.texts import struct_text, undivided
 from firesteel.render.expressions.translator import Expressions
+
+
+def fitted(text: str, there: pa.DataType, kind: Any) -> str:
+    """The value with the fields of ``kind``. ``there``: its type in the files. Raises Unsupported where a field is not there."""
+    if _all_nullable(there) == arrow_type(kind):
+        return text
+    element, fields = element_of(kind), fields_of(kind)
+    if element is not None and pa.types.is_list(there):
+        name = f"e{text.count('lambda')}"
+        return f"list_transform({text}, lambda {name}: {fitted(name, there.value_type, element)})"
+    if fields is not None and pa.types.is_struct(there):
+        items = [
+            (name, fitted(f"struct_extract_at({text}, {i + 1})", there.field(i).type, part))
+            for name, part in fields
+            if (i := there.get_field_index(name)) >= 0
+        ]
+        if len(items) == len(fields):
+            return f"(CASE WHEN {text} IS NOT NULL THEN {struct_text(items)} END)"
+    raise Unsupported(f"{there} in the files is not read as {said(kind)}")
+
+
+def _all_nullable(kind: pa.DataType) -> pa.DataType:
+    """Other names that files have for the elements of lists do not matter."""
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _all_nullable(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_all_nullable(kind.key_type), _all_nullable(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _all_nullable(field.type)) for field in kind])
+    return kind
+
+
+def lists_of(generator: Expr) -> tuple[list[str], bool]:
+    """The lists_of that are walked in step, and True where their values are structs, each field a column."""
+    x = Expressions()
+    if generator.cls == "Stack":
+        return _stacked(x, generator["children"]), False
+    if generator.cls == "JsonTuple":
+        return [f"[{text}]" for text in json.tuple_texts(x, generator)], False
+    if generator.cls not in ("Explode", "PosExplode", "Inline"):
+        raise Unsupported(f"the generator {generator.cls} is not taken over")
+    child = generator["child"]
+    text = x.text(child)
+    if generator.cls == "Inline":
+        if fields_of(element_of(child.type)) is None:
+            raise Unsupported(f"inline of {said(child.type)} is not taken over")
+        return [text], True
+    if element_of(child.type) is not None:
+        lists_of = [text]
+    elif entry_of(child.type) is not None:
+        lists_of = [f"map_keys({text})", f"map_values({text})"]
+    else:
+        raise Unsupported(f"explode of {said(child.type)} is not taken over")
+    return ([f"range(0, len({lists_of[0]}))", *lists_of] if generator.cls == "PosExplode" else lists_of), False
+
+
+def _stacked(x: Expressions, children: list[Expr]) -> list[str]:
+    """A list for each column; the last row may have too few values."""
+    rows, *values = children
+    if rows.cls != "Literal" or not isinstance(rows["value"], int) or rows["value"] < 1:
+        raise Unsupported("stack of a number of rows that is no constant is not taken over")
+    width = -(-len(values) // rows["value"])
+    lists_of: list[str] = []
+    for i in range(width):
+        column = values[i::width]
+        kind = next((engine_type(one.type) for one in column if one.type != "void"), None)
+        if kind is None or any(one.type != "void" and engine_type(one.type) != kind for one in column):
+            raise Unsupported("stack of values of different types is not taken over")
+        texts = ["NULL" if one.type == "void" else x.text(one) for one in column]
+        texts += ["NULL"] * (rows["value"] - len(texts))
+        lists_of.append(f"CAST([{', '.join(texts)}] AS {kind}[])")
+    return lists_of
 
 
 def scan_items(relation: Scan) -> str:

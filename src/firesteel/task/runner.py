@@ -26,7 +26,7 @@ from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.order.range_reader import RangeReader
-from firesteel.results.order.sorted_writer import SortedWriter
+from firesteel.results.order.sorting import SortedWriter
 from firesteel.results.plain import TooManyValues, from_stored, stored_type, to_stored
 from firesteel.results.reader import GateReader, Share
 from firesteel.results.storage.objects import ObjectCache, worker_cache

@@ -21,8 +21,7 @@ import firesteel.connectors
 import firesteel.sql
 import firesteel.task
 from firesteel import ExecutionEnvironment, Split
-from firesteel.compile.identity.inputs import input_prints
-from firesteel.compile.identity.prints import JobPrints
+from firesteel.compile.identity.prints import JobPrints, input_prints
 from firesteel.compile.identity.walk import Walk
 from identity_kit import QUIET, SETTLED, everything, odd_steps, value_print, write_files
 

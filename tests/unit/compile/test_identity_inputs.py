@@ -12,8 +12,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.arrow import col
-from firesteel.compile.identity.inputs import input_prints
-from firesteel.compile.identity.prints import JobPrints
+from firesteel.compile.identity.prints import JobPrints, input_prints
 from firesteel.connectors.files.paths import WRITTEN_ONCE
 from firesteel.errors import UsageError
 from firesteel.options import DATA_VOLUME_PER_TASK

@@ -18,8 +18,7 @@ from firesteel.model.order import Order, OrderColumn
 from firesteel.model.sketches import Boundaries, decode_sketch, merge_sketches
 from firesteel.results.order.ordering import key_list, suffix_of
 from firesteel.results.order.range_reader import RangeReader
-from firesteel.results.order.sorted_writer import SortedWriter
-from firesteel.results.order.sorting import row_order
+from firesteel.results.order.sorting import SortedWriter, row_order
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore, object_name
 

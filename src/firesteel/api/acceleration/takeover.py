@@ -25,14 +25,7 @@ from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, failure
 from firesteel.humanize import first_of
-from firesteel.options import (
-    RECOVERY_MODE,
-    RECOVERY_RESUME,
-    RESULTS_REUSE,
-    RETAIN_ON_FAILURE,
-    SQL_VERIFY,
-    Options,
-)
+from firesteel.options import RECOVERY_MODE, RECOVERY_RESUME, RESULTS_REUSE, RETAIN_ON_FAILURE, SQL_VERIFY, Options
 from firesteel.options.registry import BY_DEFAULT
 from firesteel.plan.dump import explain_rules
 from firesteel.plan.expr import Unsupported

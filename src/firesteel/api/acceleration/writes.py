@@ -7,6 +7,7 @@ settings write the staged rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -53,48 +54,38 @@ class _StandIn:
         return called
 
 
-def _written(name: str) -> Action:
+def _written(java_writer: str, ends: Sequence[str], end: Callable[..., Any]) -> Action:
+    """``java_writer``: the attribute that holds it; ``end``: takes what is active, both writers, and the method that ends the write with its arguments."""
+
     def write(active: Takeover, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
-        java = writer._jwrite
-
-        def end(method: str, *given: Any) -> Any:
-            def check(read: Sequence[str]) -> None:
-                _known(java, _SETTINGS)
-                _check(writer._spark, java, method, given, read)
-
-            with active.staged(lambda: writer._df, f"write.{method}", check) as rows:
-                return getattr(java if rows is None else _over(rows._jdf.write(), java), method)(*given)
-
-        writer._jwrite = _StandIn(java, _ENDS, end)
+        java = getattr(writer, java_writer)
+        setattr(writer, java_writer, _StandIn(java, ends, partial(end, active, writer, java)))
         try:
             return original(writer, *args, **kwargs)
         finally:
-            writer._jwrite = java
+            setattr(writer, java_writer, java)
 
     return write
 
 
-def _written_to(name: str) -> Action:
-    def write(active: Takeover, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
-        java = writer._jwriter
+def _end(active: Takeover, writer: Any, java: Any, method: str, *given: Any) -> Any:
+    def check(read: Sequence[str]) -> None:
+        _known(java, _SETTINGS)
+        _check(writer._spark, java, method, given, read)
 
-        def end(method: str, *given: Any) -> Any:
-            table = ".".join(f"`{part.replace('`', '``')}`" for part in _parts(java))
+    with active.staged(lambda: writer._df, f"write.{method}", check) as rows:
+        return getattr(java if rows is None else _over(rows._jdf.write(), java), method)(*given)
 
-            def check(read: Sequence[str]) -> None:
-                _known(java, _SETTINGS_V2)
-                check_table(writer._spark, table, "ErrorIfExists", read)
 
-            with active.staged(lambda: writer._df, f"writeTo.{method}", check) as rows:
-                return getattr(java if rows is None else _over(rows._jdf.writeTo(table), java), method)(*given)
+def _end_v2(active: Takeover, writer: Any, java: Any, method: str, *given: Any) -> Any:
+    table = ".".join(f"`{part.replace('`', '``')}`" for part in _parts(java))
 
-        writer._jwriter = _StandIn(java, _ENDS_V2, end)
-        try:
-            return original(writer, *args, **kwargs)
-        finally:
-            writer._jwriter = java
+    def check(read: Sequence[str]) -> None:
+        _known(java, _SETTINGS_V2)
+        check_table(writer._spark, table, "ErrorIfExists", read)
 
-    return write
+    with active.staged(lambda: writer._df, f"writeTo.{method}", check) as rows:
+        return getattr(java if rows is None else _over(rows._jdf.writeTo(table), java), method)(*given)
 
 
 def _check(session: Any, java: Any, method: str, given: Sequence[Any], read: Sequence[str]) -> None:
@@ -155,9 +146,9 @@ def _parts(java: Any) -> list[str]:
     return [str(name.apply(i)) for i in range(name.size())]
 
 
-WRITES: dict[str, Action] = {name: _written(name) for name in _ENDS}
+WRITES: dict[str, Action] = dict.fromkeys(_ENDS, _written("_jwrite", _ENDS, _end))
 WRITES_TO: dict[str, Action] = {
-    **{name: _written_to(name) for name in _ENDS_V2},
+    **dict.fromkeys(_ENDS_V2, _written("_jwriter", _ENDS_V2, _end_v2)),
     **{name: sparks(f"writeTo.{name}") for name in _SPARKS_V2},
 }
 

@@ -19,7 +19,8 @@ from firesteel.scheduler.kernel.records import AnyRecord, Decision
 from firesteel.ui.process import page_of
 
 if TYPE_CHECKING:
-    from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
+    from firesteel.spark.driver.outcome import JobOutcome
+    from firesteel.spark.driver.runtime import SubmittedJob
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from firesteel.api.steps import keyed
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.caching import by_spark
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.describe import describe, describe_left_to_spark, describe_rules
-from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import FiresteelError, JobExecutionError, Stop
 from firesteel.humanize import format_bytes, printable

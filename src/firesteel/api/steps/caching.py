@@ -25,7 +25,8 @@ from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
-    from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob
+    from firesteel.spark.driver.outcome import JobOutcome
+    from firesteel.spark.driver.runtime import SubmittedJob
 
 
 @dataclass(frozen=True, slots=True)

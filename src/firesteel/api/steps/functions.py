@@ -16,8 +16,15 @@ import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
 from firesteel.api.expressions.column import Column
-from firesteel.api.steps.common import plain_function, require_count, settable_function, step_at
-from firesteel.api.steps.errors import OnErrorWords, on_error, on_group_error
+from firesteel.api.steps.common import (
+    OnErrorWords,
+    on_error,
+    on_group_error,
+    plain_function,
+    require_count,
+    settable_function,
+    step_at,
+)
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import expression_of, where
 from firesteel.api.steps.spark_columns import is_spark_column

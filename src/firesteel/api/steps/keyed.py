@@ -11,8 +11,7 @@ import pyarrow as pa
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, check_aggregations, output_type
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
-from firesteel.api.steps.common import settable_function, step_at
-from firesteel.api.steps.errors import OnErrorWords, on_group_error
+from firesteel.api.steps.common import OnErrorWords, on_group_error, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import Computed, project, projected
 from firesteel.api.steps.spark_columns import plain_names

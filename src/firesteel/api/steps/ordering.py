@@ -18,7 +18,7 @@ from firesteel.compile.relations import groups
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.engine.convert import opaque
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice, plural
+from firesteel.humanize import check_once, plural
 from firesteel.model.order import Order, OrderColumn
 from firesteel.plan import relation as plan
 from firesteel.results.order.ordering import can_order
@@ -97,9 +97,7 @@ def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, ste
     columns = tuple(_column(schema, c, d, step) for c, d in zip(flat, directions, strict=True))
     names = [column.name for column in columns]
     check_columns(schema, names, step)
-    twice = named_twice(names)
-    if twice is not None:
-        raise UsageError(f"{step} names the column '{twice}' twice.", hint="Leave one of them out.")
+    check_once(names, lambda twice: f"{step} names the column '{twice}' twice.", "Leave one of them out.")
     for name in names:
         if not can_order(schema.field(name).type):
             raise UsageError(

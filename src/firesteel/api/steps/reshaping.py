@@ -15,7 +15,7 @@ from firesteel.compile.relations import groups
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.engine.convert import opaque
 from firesteel.errors import UsageError
-from firesteel.humanize import first_of, named_twice
+from firesteel.humanize import check_once, first_of
 from firesteel.plan.expr import Expr
 from firesteel.plan.relation import Generate
 from firesteel.plan.types import handed_on
@@ -105,17 +105,14 @@ def _names(schema: pa.Schema, given: Any) -> list[str]:
     columns = list(cast(Sequence[Any], given)) if isinstance(given, list | tuple) else [given]
     names = plain_names(columns, "unpivot")
     check_columns(schema, names, "unpivot")
-    twice = named_twice(names)
-    if twice is not None:
-        raise UsageError(f"unpivot names the column '{twice}' twice.")
+    check_once(names, lambda twice: f"unpivot names the column '{twice}' twice.")
     return names
 
 
 def _schema_of(step: str, fields: list[pa.Field]) -> pa.Schema:
-    twice = named_twice(field.name for field in fields)
-    if twice is not None:
-        raise UsageError(
-            f"{step} makes the column '{twice}', and there is one of that name.",
-            hint="Rename one before, or give the new one another name.",
-        )
+    check_once(
+        (field.name for field in fields),
+        lambda twice: f"{step} makes the column '{twice}', and there is one of that name.",
+        "Rename one before, or give the new one another name.",
+    )
     return pa.schema(fields)

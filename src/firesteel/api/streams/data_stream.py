@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from firesteel.api.connectors import dataframes, spark_aggregates, spark_columns
 from firesteel.api.expressions import column as expressions
 from firesteel.api.steps import (
-    errors,
+    common,
     functions,
     joins,
     keyed,
@@ -242,7 +242,7 @@ class DataStream(Ends):
     def errors(self) -> DataStream:
         """Of the stream that a step with ``on_error="route"`` returned: the rows that its function could not do, as they came in, and a
         column ``error`` with the reason."""
-        return DataStream(errors.errors(self._pipeline))
+        return DataStream(common.errors(self._pipeline))
 
     mapInArrow = map_in_arrow  # noqa: N815
     mapInPandas = map_in_pandas  # noqa: N815

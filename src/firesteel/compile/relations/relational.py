@@ -10,17 +10,33 @@ from firesteel.compile.stream_graph import SourceStep, StreamEdge, StreamNode
 from firesteel.connectors.memory import TableSource
 from firesteel.model.order import Order, OrderColumn
 from firesteel.plan.expr import Expr, attributes
-from firesteel.plan.raising import any_raises
-from firesteel.plan.relation import BySpark, Expand, Filter, Limit, Project, Scan, Sort, Stream, Union, Values, Window
+from firesteel.plan.raising import any_raises, may_raise
+from firesteel.plan.relation import (
+    Aggregate,
+    BySpark,
+    Columns,
+    Expand,
+    Filter,
+    Generate,
+    Limit,
+    Project,
+    Scan,
+    Sort,
+    Stream,
+    Union,
+    Values,
+    Window,
+)
 from firesteel.plan.types import arrow_type, checked, engine_type
-from firesteel.render.expressions.orders import order_text
+from firesteel.render.expressions.grouping import Grouping, WholeGroups, group_columns
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.expressions.windows import function_text
-from firesteel.render.relations import all_of, expand_text, scan_items, window_keys
+from firesteel.render.expressions.windows import function_text, order_text
+from firesteel.render.relations import all_of, copies_text, expand_text, generate_text, scan_items, window_keys
 from firesteel.results.order.ordering import can_order
 
 if TYPE_CHECKING:
     from firesteel.compile.relations.steps import Steps
+
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
 
@@ -166,3 +182,69 @@ def _with_keys(steps: Steps, rows: Rows, parts: tuple[Expr, ...]) -> tuple[Rows,
 
 def union(steps: Steps, relation: Union) -> Rows:
     return Rows(nodes.union([StreamEdge(steps.rows(one).step()) for one in relation.branches]), relation.columns)
+
+
+def generate(steps: Steps, relation: Generate) -> Rows:
+    """Rows of the values of arrays and maps: ``explode``, ``posexplode``, ``inline``, ``stack``, each with ``LATERAL VIEW`` or without; and copies of rows."""
+    rows, kept = steps.rows(relation.child).settled(), relation.kept
+    if relation.generator.cls == "ReplicateRows":
+        items, copied = copies_text(relation)
+        columns = {**relation.output, **{name: rows.columns[name] for name in kept}}
+        raises = any_raises(relation.generator["children"])
+        return rows.selecting(items, columns, "copies", copied, raises=raises)
+    lists, walked, items = generate_text(relation, steps.names)
+    new = {name: (text, "generated") for name, text in lists.items()}
+    rows = rows.adding(new, "generate", may_raise(relation.generator))
+    passed = {name: name for name in kept}
+    rows = rows.selecting(walked, rows.columns, "generate", passed=passed)
+    return rows.selecting(items, relation.columns, "generate", passed=passed)
+
+
+def aggregate(steps: Steps, relation: Aggregate) -> Rows:
+    """In each subtask first, where the functions can be parted, then of all rows of a group."""
+    rows = steps.rows(relation.child)
+    try:
+        return _aggregated(steps, relation, rows, parted=True)
+    except WholeGroups:
+        return _aggregated(steps, relation, rows, parted=False)
+
+
+def _aggregated(steps: Steps, relation: Aggregate, rows: Rows, parted: bool) -> Rows:
+    x = Expressions()
+    groups, kinds, texts = group_columns(relation.groups, x, steps.names)
+    grouping = Grouping(steps.names, x, groups, parted=parted)
+    columns = relation.columns
+    behind = Expressions(grouping.given)
+    out = [
+        f"CAST({behind.text(item)} AS {engine_type(columns[name])}) AS {name}" for name, item in relation.items.items()
+    ]
+    groups_raise = any_raises(relation.groups)
+    raises = any_raises(relation.expressions)
+    by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
+    keys = tuple(kinds)
+    kept = keys if set(keys) <= set(columns) else None
+    if parted:
+        before = {**kinds, **{name: kind for name, (_, kind) in grouping.partial.items()}}
+        items = [f"{text} AS {name}" for name, text in texts.items()]
+        items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
+        if not before:
+            return _constants(steps, rows, out, columns)
+        tail = f"GROUP BY {', '.join(texts.values())}" if kinds else ""
+        passed = {name: name for name, text in texts.items() if text == name}
+        local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed, raises=raises)
+    else:
+        local = _with_groups(rows, kinds, texts, groups_raise)
+    query = f"SELECT {', '.join(out)} FROM input0{by}"
+    return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept, raises=raises)
+
+
+def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str], raises: bool) -> Rows:
+    return rows.adding({n: (texts[n], kind) for n, kind in kinds.items() if n not in rows.columns}, "groups", raises)
+
+
+def _constants(steps: Steps, rows: Rows, out: list[str], columns: Columns) -> Rows:
+    """One row of constants, whatever the input has. The input is read all the same: it may raise an error of Spark's."""
+    name = steps.names.new("rows")
+    local = rows.selecting(f"count(*) AS {name}", {name: "long"}, "partial aggregate")
+    query = f"SELECT {', '.join(out)} FROM input0 HAVING count(*) > 0"
+    return by_keys([local.step()], [()], query, columns, "sql(one row)", None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from firesteel.compile.relations import generating, grouping, joins, relational
+from firesteel.compile.relations import joins, relational
 from firesteel.compile.relations.rows import Rows
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.plan.expr import Expr
@@ -91,8 +91,8 @@ RULES: dict[type[Relation], Callable[[Steps, Any], Rows]] = {
     Sort: relational.sort,
     Limit: relational.limit,
     Union: relational.union,
-    Generate: generating.generate,
-    Aggregate: grouping.aggregate,
+    Generate: relational.generate,
+    Aggregate: relational.aggregate,
     Window: relational.window,
     Join: joins.join,
     Python: _python,

@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 from firesteel.connectors.files.paths import InputFile, InputFiles, first_line
 from firesteel.connectors.files.shaping import Condition, filter_batch
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 Values = tuple[str | None, ...]
@@ -157,9 +157,9 @@ def _names_and_values(found: InputFiles) -> tuple[tuple[str, ...], list[Values]]
                 f"lies in {_words(names)} and {found.label(file.path)} in {_words(other)}.",
                 hint="Name the partitioned directory itself, or say partitions=False to take no columns from the names.",
             )
-    twice = named_twice(names)
-    if twice is not None:
-        raise UsageError(f"{found.label(found.files[0].path)} lies in two directories for the column '{twice}'.")
+    check_once(
+        names, lambda twice: f"{found.label(found.files[0].path)} lies in two directories for the column '{twice}'."
+    )
     return names, [tuple(value for _, value in pairs) for pairs in each]
 
 
@@ -298,9 +298,7 @@ def check_partition_columns(schema: pa.Schema, columns: Sequence[str], what: str
             raise UsageError(
                 f"{what}: column '{name}' is binary, which may be no text.", hint="Cast it to a string first."
             )
-    twice = named_twice(columns)
-    if twice is not None:
-        raise UsageError(f"{what}: partition_by names the column '{twice}' twice.")
+    check_once(columns, lambda twice: f"{what}: partition_by names the column '{twice}' twice.")
     if len(columns) == len(schema):
         raise UsageError(
             f"{what}: all columns are partition columns, so that nothing is left to write into the files.",

@@ -29,20 +29,7 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]+):/")
 _MAGIC = re.compile(r"[*?\[]")
 _URL_MAGIC = re.compile(r"[*\[]")
 _SPARK_SCHEMES = {
-    "s3a",
-    "s3n",
-    "dbfs",
-    "wasb",
-    "wasbs",
-    "adl",
-    "oss",
-    "cosn",
-    "o3fs",
-    "ofs",
-    "hdfs",
-    "viewfs",
-    "http",
-    "https",
+    *("s3a", "s3n", "dbfs", "wasb", "wasbs", "adl", "oss", "cosn", "o3fs", "ofs", "hdfs", "viewfs", "http", "https"),
 }
 _MARKS = r"_SUCCESS|_temporary|_metadata|_common_metadata|_spark_metadata|_delta_log|_committed_[^/]*|_started_[^/]*"
 _VISIBLE = rf"(?!\.|(?:{_MARKS})(?:/|$))"

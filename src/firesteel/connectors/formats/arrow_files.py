@@ -12,21 +12,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
+from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike
 from firesteel.connectors.files.reading.evolution import widened
-from firesteel.connectors.files.reading.source import (
-    FooterSource,
-    Piece,
-    is_unsupported,
-    pack,
-    piece_bytes,
-    unsupported,
-)
+from firesteel.connectors.files.reading.source import FooterSource, Piece, bad_footer, pack, piece_bytes, unreadable
 from firesteel.connectors.files.shaping import gather, has_type
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
-from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import named_twice
+from firesteel.errors import UsageError
+from firesteel.humanize import check_once
 from firesteel.task.program import TaskContext
 
 _MAGIC = b"ARROW1"
@@ -137,12 +130,7 @@ class ArrowSource(FooterSource[_Footer]):
                             widened(batch.slice(start, _MOST_ROWS), schema, ctx.place), run.piece.values
                         )
         except (OSError, pa.ArrowException) as error:
-            if is_unsupported(error):
-                raise unsupported(ctx.place, error, self.kind) from error
-            raise FiresteelError(
-                f"{ctx.place} cannot be read: {first_line(error)}.",
-                hint="The file is damaged; write it again or leave it out.",
-            ) from error
+            raise unreadable(ctx.place, error, self.kind) from error
 
     @staticmethod
     def _batches(file: Any, run: _Batches, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -187,9 +175,9 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
             is_file = file.size >= len(_MAGIC) and raw.read_at(len(_MAGIC), 0) == _MAGIC
             with _reader(raw, pa.ipc.IpcReadOptions(use_threads=False)) as reader:
                 schema = reader.schema
-                twice = named_twice(schema.names)
-                if twice is not None:
-                    raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with others.")
+                check_once(
+                    schema.names, lambda twice: f"{label} has two columns '{twice}'.", "Write it again with others."
+                )
                 union = next((one.name for one in schema if has_type([one], pa.types.is_union)), None)
                 if union is not None:
                     raise UsageError(
@@ -209,12 +197,8 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException, struct.error, ValueError) as error:
-        if is_unsupported(error):
-            raise unsupported(label, error, "read_arrow") from None
         what = "is empty" if not file.size else "is truncated, damaged or not an Arrow IPC file"
-        raise UsageError(
-            f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
-        ) from None
+        raise bad_footer(label, error, "read_arrow", what) from None
 
 
 def _stored_sizes(raw: Any, size: int) -> NDArray[np.int64]:
@@ -268,9 +252,7 @@ class ArrowSink(FileSink):
         where = f"write_arrow to {self.target.label}"
         if not len(schema):
             raise UsageError(f"{where}: the stream has no columns, and there is nothing to write.")
-        twice = named_twice(schema.names)
-        if twice is not None:
-            raise UsageError(f"{where}: there are two columns '{twice}'.", hint="Rename one with select.")
+        check_once(schema.names, lambda twice: f"{where}: there are two columns '{twice}'.", "Rename one with select.")
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         return _ArrowPart(stream, schema, self._codec, self.chunk_bytes if self._layout.is_direct else 0)

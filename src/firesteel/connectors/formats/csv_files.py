@@ -42,7 +42,7 @@ from firesteel.connectors.files.writing.part_files import PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import CsvFormat, convert, difference, header_line, settled, wire_type
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import first_of, named_twice
+from firesteel.humanize import check_once, first_of
 from firesteel.task.program import TaskContext
 
 _MOST_BLOCK = 0x7FFF_0000
@@ -223,9 +223,7 @@ class CsvSource(FileSource):
 
     @staticmethod
     def _same_names(names: list[str] | None, these: list[str], label: str, first: str) -> list[str]:
-        twice = named_twice(these)
-        if twice is not None:
-            raise UsageError(f"{label} has two columns '{twice}'.", hint="Give schema= and header=False.")
+        check_once(these, lambda twice: f"{label} has two columns '{twice}'.", "Give schema= and header=False.")
         if names is not None and names != these:
             raise UsageError(
                 f"The files do not have one schema: {label} has the columns {first_of(these)}; {first} has "

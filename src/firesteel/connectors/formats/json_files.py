@@ -53,7 +53,7 @@ from firesteel.connectors.formats.json_values import (
 )
 from firesteel.connectors.formats.text import LinesPart
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 from firesteel.task.program import TaskContext
 
 _MANY_LINES = 2048
@@ -379,9 +379,7 @@ class JsonSink(FileSink):
 
     def _check_schema(self, schema: pa.Schema) -> None:
         where = f"write_json to {self.target.label}"
-        twice = named_twice(schema.names)
-        if twice is not None:
-            raise UsageError(f"{where}: there are two columns '{twice}'.", hint="Rename one with select.")
+        check_once(schema.names, lambda twice: f"{where}: there are two columns '{twice}'.", "Rename one with select.")
         for field in schema:
             check_json_type(field.type, f"{where}: column '{field.name}'")
 

@@ -31,11 +31,11 @@ from firesteel.connectors.files.reading.evolution import check_merge_schema, com
 from firesteel.connectors.files.reading.source import (
     FooterSource,
     Listed,
+    bad_footer,
     for_each_file,
-    is_unsupported,
     pack,
     piece_bytes,
-    unsupported,
+    unreadable,
 )
 from firesteel.connectors.files.shaping import (
     Condition,
@@ -51,7 +51,7 @@ from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.engine.file_marks import Mark, mark_of
 from firesteel.engine.files import FileRows
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 from firesteel.task.program import TaskContext
 
 _BATCH_BYTES = 4 << 20
@@ -411,12 +411,7 @@ class ParquetSource(FooterSource[Footer]):
         except FileNotFoundError:
             self._check_size(groups, None)
         except (OSError, pa.ArrowException) as error:
-            if is_unsupported(error):
-                raise unsupported(place, error, self.kind) from error
-            raise FiresteelError(
-                f"{place} cannot be read: {first_line(error)}.",
-                hint="The file is damaged; write it again or leave it out.",
-            ) from error
+            raise unreadable(place, error, self.kind) from error
 
     def _read_row_group(
         self, file: Any, row_group: int, values: Values, place: str, rebase: Rebase | None
@@ -545,20 +540,16 @@ class _FooterReader:
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
             ) from None
         except (OSError, pa.ArrowException) as error:
-            if is_unsupported(error):
-                raise unsupported(label, error, "read_parquet") from None
             what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
-            raise UsageError(
-                f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
-            ) from None
+            raise bad_footer(label, error, "read_parquet", what) from None
 
     def _columns(self, leaves: Any, schema: pa.Schema, label: str) -> _Columns:
         last = self._last
         if last is not None and leaves.equals(last.leaves) and schema.equals(last.schema):
             return last
-        twice = named_twice(schema.names)
-        if twice is not None:
-            raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
+        check_once(
+            schema.names, lambda twice: f"{label} has two columns '{twice}'.", "Write it again with different names."
+        )
         self._last = columns = _Columns.of(leaves, schema)
         return columns
 
@@ -641,9 +632,7 @@ class ParquetSink(FileSink):
         where = f"write_parquet to {self.target.label}"
         if not len(schema):
             raise UsageError(f"{where}: the stream has no columns, and Parquet needs at least one.")
-        twice = named_twice(schema.names)
-        if twice is not None:
-            raise UsageError(f"{where}: there are two columns '{twice}'.", hint="Rename one with select.")
+        check_once(schema.names, lambda twice: f"{where}: there are two columns '{twice}'.", "Rename one with select.")
         for field in schema:
             try:
                 probe = pa.table({"probe": pa.nulls(1, _loosened(field.type))})

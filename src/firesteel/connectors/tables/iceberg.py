@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from firesteel.connectors.files.reading.source import Listed
 from firesteel.connectors.files.shaping import plain_schema
 from firesteel.connectors.files.writing.part_files import PartFile
 from firesteel.connectors.formats.parquet import Footer, ParquetSource
-from firesteel.connectors.tables.sink import Conflict, NotKnown, TableSink, as_usage, words
+from firesteel.connectors.tables.sink import AS, Conflict, NotKnown, TableSink, as_usage, words
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.extras import load
 
@@ -40,6 +40,8 @@ class IcebergSink(TableSink):
 
     kind = "write_iceberg"
     keeps_columns = True
+    as_types: ClassVar = {**AS, pa.int8(): pa.int32(), pa.int16(): pa.int32()}
+    """Iceberg has whole numbers of 32 and 64 bits."""
 
     def __init__(self, table: str, catalog: Catalog, **options: Any) -> None:
         """``options``: those of :class:`~firesteel.connectors.tables.sink.TableSink`."""
@@ -52,7 +54,7 @@ class IcebergSink(TableSink):
         return {**self.__dict__, "_catalog": ""}  # it may hold passwords, and only the driver asks it
 
     def check(self, schema: pa.Schema) -> None:
-        super().check(pa.schema([field.with_type(_wider(field.type)) for field in schema]))
+        super().check(schema)
         assert self._schema is not None
         floating = next(
             (name for name in self.partition_by if pa.types.is_floating(self._schema.field(name).type)), None
@@ -196,18 +198,6 @@ def _identities(table: Any) -> list[str]:
                 hint="Write it with Spark: stream.write_with_spark('iceberg', ...).",
             )
     return [schema.find_column_name(field.source_id) for field in table.spec().fields]
-
-
-def _wider(kind: pa.DataType) -> pa.DataType:
-    """Iceberg has whole numbers of 32 and 64 bits."""
-    types = pa.types
-    if types.is_int8(kind) or types.is_int16(kind):
-        return pa.int32()
-    if types.is_struct(kind):
-        return pa.struct([kind.field(i).with_type(_wider(kind.field(i).type)) for i in range(kind.num_fields)])
-    if types.is_map(kind):
-        return pa.map_(_wider(kind.key_type), _wider(kind.item_type))
-    return pa.list_(_wider(kind.value_type)) if types.is_list(kind) or types.is_large_list(kind) else kind
 
 
 def place_of(location: str) -> Location:

@@ -33,14 +33,14 @@ from firesteel.connectors.files.writing.sinks import StagedSink
 from firesteel.connectors.files.writing.staging import Staging, remove_leftovers
 from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, WITHOUT_NAN, ParquetPart, check_compression
 from firesteel.errors import FiresteelError, OutputExistsError, UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 from firesteel.results.storage.filesystem import rest
 
 _LEAVES = {
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
     *(pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")),
 }
-_AS = {
+AS: Mapping[pa.DataType, pa.DataType] = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
@@ -59,6 +59,8 @@ class TableSink(StagedSink):
     """Columns that the table is partitioned by are in its files, too."""
     looks_for_nan = False
     """Footers name the columns without NaN."""
+    as_types = AS
+    """Types, also inside others, that are written as these."""
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class TableSink(StagedSink):
     # --- driver, before ---
 
     def check(self, schema: pa.Schema) -> None:
-        schema = table_schema(schema, f"{self.kind} to {self.label}")
+        schema = table_schema(schema, f"{self.kind} to {self.label}", self.as_types)
         columns = self._given_columns
         if columns:
             check_partition_columns(schema, columns, f"{self.kind} to {self.label}")
@@ -245,33 +247,30 @@ class TableSink(StagedSink):
                 )
 
 
-def table_schema(schema: pa.Schema, what: str) -> pa.Schema:
-    """The schema without metadata, all nullable, dictionaries and large types as plain ones.
+def table_schema(schema: pa.Schema, what: str, as_types: Mapping[pa.DataType, pa.DataType]) -> pa.Schema:
+    """The schema without metadata, all nullable, dictionaries as their values, and others as ``as_types`` says.
 
     Raises UsageError for types that tables do not have: unsigned numbers would come out as others, times finer than microseconds lose digits.
     """
-    twice = named_twice(schema.names)
-    if twice is not None:
-        raise UsageError(f"{what}: there are two columns '{twice}'.", hint="Rename one with select.")
+    check_once(schema.names, lambda twice: f"{what}: there are two columns '{twice}'.", "Rename one with select.")
     if not len(schema):
         raise UsageError(f"{what}: the stream has no columns.")
-    return pa.schema([pa.field(field.name, _type(field.type, field.name, what)) for field in schema])
+    return pa.schema([pa.field(field.name, _type(field.type, field.name, what, as_types)) for field in schema])
 
 
-def _type(kind: pa.DataType, name: str, what: str) -> pa.DataType:
+def _type(kind: pa.DataType, name: str, what: str, as_types: Mapping[pa.DataType, pa.DataType]) -> pa.DataType:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    kind = _AS.get(kind, kind)
+    kind = as_types.get(kind, kind)
     if kind in _LEAVES or types.is_decimal128(kind):
         return kind
     if types.is_struct(kind):
-        fields = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([pa.field(field.name, _type(field.type, name, what)) for field in fields])
+        return pa.struct([pa.field(field.name, _type(field.type, name, what, as_types)) for field in kind])
     if types.is_map(kind):
-        return pa.map_(_type(kind.key_type, name, what), _type(kind.item_type, name, what))
+        return pa.map_(*(_type(part, name, what, as_types) for part in (kind.key_type, kind.item_type)))
     if types.is_list(kind) or types.is_large_list(kind):
-        return pa.list_(_type(kind.value_type, name, what))
+        return pa.list_(_type(kind.value_type, name, what, as_types))
     raise UsageError(
         f"{what}: column '{name}' has the type {kind}, for which tables have none.",
         hint='Cast it: to a signed type, timestamp("us") with UTC or no zone, date32, string ...',

@@ -1,4 +1,5 @@
-"""Numbers: integers, decimals exact and half up, doubles as they are.
+"""Numbers: integers and their bits, decimals exact and half up, doubles as they are. To fewer places: exact for integers and decimals, by their
+shortest digits for doubles.
 
 An overflow ends the fragment in every eval mode: Spark then runs the query, and raises, wraps or gives null as the mode says.
 """
@@ -11,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
-from firesteel.render.expressions.texts import in_wider, left_to_spark, once, scaled, shared, unscaled
+from firesteel.render.expressions.texts import (
+    constant,
+    digits_of,
+    in_wider,
+    left_to_spark,
+    once,
+    scaled,
+    shared,
+    unscaled,
+)
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -186,6 +196,101 @@ def _negative(x: Expressions, n: Expr) -> str:
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
 
 
+# --- bits of integers, in two's complement --------------------------------------------------------------------
+
+_SIZES = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+
+
+def _bits(text: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
+        kind, a, b = kinds(n)
+        if kind not in INTEGERS:
+            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        return text.format(x.text(a), x.text(b))
+
+    return rule
+
+
+def _shift(text: str) -> Callable[[Expressions, Expr], str]:
+    """By the lowest bits of the number of places. ``text``: of a wide integer and these; what is beyond the type's bits is cut."""
+
+    def rule(x: Expressions, n: Expr) -> str:
+        size = _SIZES.get(n["left"].type, 0)
+        if size < 32 or n["right"].type != "integer":
+            raise Unsupported("this shift is not taken over")
+        by = f"CAST({x.text(n['right'])} & {size - 1} AS HUGEINT)"
+        shifted = text.format(f"CAST({x.text(n['left'])} AS HUGEINT)", by, all=f"{2**size}::HUGEINT")
+        return f"CAST(fs_wrapped({shifted}, {2 ** (size - 1)}::HUGEINT) AS {engine_type(n.type)})"
+
+    return rule
+
+
+def _bit(x: Expressions, n: Expr) -> str:
+    size = _SIZES[n["left"].type]
+    other = left_to_spark("a bit that is not there", "integer")
+    place = once(
+        x.text(n["right"]),
+        lambda p: f"(CASE WHEN {p} BETWEEN 0 AND {size - 1} THEN {p} WHEN {p} IS NOT NULL THEN {other} END)",
+    )
+    return f"CAST((CAST({x.text(n['left'])} AS BIGINT) >> {place}) & 1 AS TINYINT)"
+
+
+def _count(x: Expressions, n: Expr) -> str:
+    if n["child"].type not in INTEGERS:
+        raise Unsupported(f"bits of {said(n['child'].type)} are not taken over")
+    return f"CAST(bit_count(CAST({x.text(n['child'])} AS BIGINT)) AS INTEGER)"
+
+
+# --- numbers to fewer places ----------------------------------------------------------------------------------
+
+
+def _whole(function: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
+        kind = n["child"].type
+        if kind == "long":  # the engine would take its double
+            return x.text(n["child"])
+        if kind != "double" and not decimal_of(kind):
+            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
+
+    return rule
+
+
+def _rounded(quotient: str) -> Callable[[Expressions, Expr], str]:
+    """``quotient``: the engine's function of two integers, whose divisor is positive."""
+
+    def rule(x: Expressions, n: Expr) -> str:
+        kind, to = n["child"].type, int(constant(n["scale"], "round to places"))
+        text = x.text(n["child"])
+        found, result = decimal_of(kind), decimal_of(n.type)
+        if kind == "double" and quotient == "fs_half_up" and 0 <= to <= 10:
+            return _round_double(text, to)
+        if kind in INTEGERS and n.type == kind:
+            return _of_digits(f"CAST({text} AS HUGEINT)", 0, to, quotient, engine_type(kind))
+        if found and result and result[1] == max(min(to, found[1]), 0):
+            digits = _of_digits(unscaled(text, found[1]), found[1], to, quotient, "HUGEINT")
+            return scaled(digits, *result)
+        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+
+    return rule
+
+
+def _of_digits(digits: str, scale: int, to: int, quotient: str, kind: str) -> str:
+    """Of an integer of ``scale`` places those that are left: at least none."""
+    if scale <= to:
+        return f"CAST({digits} AS {kind})"
+    if scale - to > 38:
+        raise Unsupported("round to these places is not taken over")
+    rest = f" * {10**-to}::HUGEINT" if to < 0 else ""
+    return shared(digits, lambda digits: f"CAST({quotient}({digits}, {10 ** (scale - to)}::HUGEINT){rest} AS {kind})")
+
+
+def _round_double(text: str, scale: int) -> str:
+    """By the shortest digits, half up, as BigDecimal.valueOf."""
+    digits = f"CAST(CAST({digits_of(text, scale)} AS DECIMAL({15 + scale},{scale})) AS VARCHAR)"
+    return f"(CASE WHEN isfinite({text}) THEN CAST({digits} AS DOUBLE) ELSE {text} END)"
+
+
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Add": _sum("+"),
     "Subtract": _sum("-"),
@@ -203,4 +308,21 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Factorial": _factorial,
     "Abs": _absolute,
     "UnaryMinus": _negative,
+    "BitwiseAnd": _bits("({} & {})"),
+    "BitwiseOr": _bits("({} | {})"),
+    "BitwiseXor": _bits("xor({}, {})"),
+    "BitwiseNot": lambda x, n: f"(~{x.text(n['child'])})",
+    "BitwiseCount": _count,
+    "BitwiseGet": _bit,
+    "ShiftLeft": _shift("({0} * (1::HUGEINT << {1}))"),
+    "ShiftRight": _shift("({0} >> {1})"),
+    "ShiftRightUnsigned": _shift("((({0} + {all}) % {all}) >> {1})"),
+    "Bin": lambda x, n: f"bin({x.text(n['child'])})",
+    "Ceil": _whole("ceil"),
+    "Floor": _whole("floor"),
+    "Round": _rounded("fs_half_up"),
+    "BRound": _rounded("fs_half_even"),
+    "RoundCeil": _rounded("fs_ceiling"),
+    "RoundFloor": _rounded("fs_floor"),
+    "Rint": lambda x, n: f"round_even({x.text(n['child'])}, 0)",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.types import (
@@ -12,12 +12,13 @@ from firesteel.plan.types import (
     checked,
     checked_inside,
     decimal_of,
+    element_of,
     engine_type,
+    fields_of,
     is_text,
     said,
 )
-from firesteel.render.expressions.nested.casts import nested_cast
-from firesteel.render.expressions.texts import digits_of, java_number, left_to_spark, once, shared
+from firesteel.render.expressions.texts import digits_of, java_number, left_to_spark, once, shared, struct_text
 from firesteel.render.expressions.times import intervals
 from firesteel.render.expressions.times.dates import between_years
 from firesteel.render.expressions.times.timestamps import shown
@@ -189,3 +190,32 @@ _TO: dict[str, Callable[[str, Expr], str | None]] = {
     "binary": lambda text, n: f"encode({text})" if is_text(n["child"].type) else None,
 }
 RULES = {"Cast": _cast}
+
+
+_INSIDE = -1
+"""The number of the variable that stands for a value inside."""
+
+
+def nested_cast(x: Expressions, n: Expr) -> str:
+    child = n["child"]
+    text = x.text(child)
+    if engine_type(child.type) == engine_type(n.type):
+        return text
+    elements = element_of(child.type), element_of(n.type)
+    if None not in elements:
+        return f"list_transform({text}, lambda e: {_inside(x, n, 'e', *elements)})"
+    before, after = fields_of(child.type), fields_of(n.type)
+    if before is None or after is None or len(before) != len(after):
+        raise Unsupported(f"a cast of {said(child.type)} to {said(n.type)} is not taken over")
+    items = [
+        (name, _inside(x, n, f"struct_extract_at({text}, {i + 1})", kind, to))
+        for i, ((_, kind), (name, to)) in enumerate(zip(before, after, strict=True))
+    ]
+    return f"(CASE WHEN {text} IS NOT NULL THEN {struct_text(items)} END)"
+
+
+def _inside(x: Expressions, n: Expr, text: str, kind: Any, to: Any) -> str:
+    value = Expr("NamedLambdaVariable", {"exprId": _INSIDE}, kind)
+    if kind == to:
+        return text
+    return x.inside({_INSIDE: text}).text(Expr(n.cls, {**n.fields, "child": value}, to))

@@ -9,17 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, said_function
-from firesteel.plan.types import (
-    FLOATS,
-    INTEGERS,
-    carried,
-    checked,
-    decimal_of,
-    element_of,
-    engine_type,
-    is_text,
-    said,
-)
+from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, element_of, engine_type, is_text, said
 from firesteel.render.expressions.texts import left_to_spark, literal
 
 if TYPE_CHECKING:

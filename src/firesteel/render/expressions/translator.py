@@ -9,19 +9,7 @@ from collections.abc import Callable, Iterable
 
 from firesteel.plan.expr import Expr, Unsupported, said_function
 from firesteel.plan.types import carried, checked_inside, element_of
-from firesteel.render.expressions import (
-    arithmetic,
-    binaries,
-    bits,
-    calls,
-    casts,
-    json,
-    logic,
-    near,
-    regexes,
-    rounding,
-    strings,
-)
+from firesteel.render.expressions import arithmetic, binaries, calls, casts, json, logic, near, regexes, strings
 from firesteel.render.expressions.nested import arrays, lambdas, maps
 from firesteel.render.expressions.times import dates, intervals, patterns, timestamps
 
@@ -86,8 +74,6 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     **timestamps.RULES,
     **patterns.RULES,
     **intervals.RULES,
-    **rounding.RULES,
-    **bits.RULES,
     **binaries.RULES,
     **regexes.RULES,
     **near.RULES,

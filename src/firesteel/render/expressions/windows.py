@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from firesteel.plan.expr import Expr, Unsupported, said_function
-from firesteel.plan.types import INTEGERS, checked, engine_type
+from firesteel.plan.types import INTEGERS, arrows, checked, engine_type
 from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
-from firesteel.render.expressions.orders import order_text
 from firesteel.render.expressions.translator import Expressions
 
 _RANKS = {
@@ -119,3 +120,17 @@ def _end(end: Expr, order: list[Expr], rows: bool) -> str:
     if kind == "date" and end.type == "integer":
         return f"INTERVAL {size} DAY {side}"
     raise Unsupported("this range of a window is not taken over")
+
+
+def order_text(order: Iterable[Expr]) -> str:
+    x = Expressions()
+    texts: list[str] = []
+    for one in order:
+        child = one["child"]
+        kind, text = child.type if arrows(child.type) else checked(child.type), x.text(child)
+        if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
+            text = f"CAST({text} AS {engine_type(kind)})"
+        direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
+        nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
+        texts.append(f"{text} {direction} NULLS {nulls}")
+    return ", ".join(texts)

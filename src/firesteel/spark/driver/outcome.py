@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from firesteel.errors import FiresteelError
 from firesteel.results.storage.store import object_name
@@ -17,24 +17,6 @@ from firesteel.spark.storage.cleaning import quietly
 
 _kept: list[Any] = []
 """Outcomes whose results stay until the process ends."""
-
-
-class SubmittedJob(Protocol):
-    """A job that was submitted, for those who wait for it (``runtime.JobRun`` says more)."""
-
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def job_name(self) -> str: ...
-    @property
-    def journal(self) -> Path | None: ...
-    @property
-    def has_ended(self) -> bool: ...
-    def status(self) -> JobStatus: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
-    def waiting_for(self) -> list[str]: ...
-    def cancel(self) -> None: ...
-    def result(self) -> JobOutcome: ...
 
 
 @dataclass(eq=False)

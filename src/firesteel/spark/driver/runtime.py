@@ -55,7 +55,7 @@ from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.planned import planned
 from firesteel.spark.driver.loop import DriverInput, JobDriver, JobEnd
-from firesteel.spark.driver.outcome import JobOutcome, SubmittedJob, object_names
+from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
@@ -708,3 +708,6 @@ class AnsweredJob:
 
     def result(self) -> JobOutcome:
         return self._outcome
+
+
+SubmittedJob = JobRun | AnsweredJob

@@ -29,15 +29,7 @@ from firesteel.scheduler.kernel.commands import (
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.codec import encode
 from firesteel.scheduler.recovery.facts import facts_of
-from firesteel.scheduler.recovery.records import (
-    Alive,
-    AnyLogRecord,
-    Ended,
-    NarrowedTo,
-    SinkStep,
-    Told,
-    encode_records,
-)
+from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, Ended, NarrowedTo, SinkStep, Told, encode_records
 from firesteel.spark.driver.narrowing import NarrowingDone
 from firesteel.spark.driver.serialise import dumps
 

@@ -57,14 +57,7 @@ from firesteel.scheduler.recovery.replay import Diverged, Replayed, replay
 from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.spark.driver.narrowing import NarrowingDone
-from firesteel.spark.recovery.beginning import (
-    Beginning,
-    DriverIdentity,
-    FromNothing,
-    GoesOn,
-    NewLog,
-    can_recover,
-)
+from firesteel.spark.recovery.beginning import Beginning, DriverIdentity, FromNothing, GoesOn, NewLog, can_recover
 from firesteel.spark.recovery.corrections.corrected import (
     CorrectedJob,
     Taking,

@@ -45,14 +45,7 @@ from firesteel.recovery.takeover import (
 )
 from firesteel.results.storage.owner import Owner, myself
 from firesteel.scheduler.kernel.records import JobPlanned
-from firesteel.scheduler.recovery.records import (
-    AnyLogRecord,
-    DriverBegan,
-    Ended,
-    JobOver,
-    LogHeader,
-    encode_records,
-)
+from firesteel.scheduler.recovery.records import AnyLogRecord, DriverBegan, Ended, JobOver, LogHeader, encode_records
 from firesteel.spark.recovery.header import JobIdentity
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.directories import JobStorage, kept_folder, told_of

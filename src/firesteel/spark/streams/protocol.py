@@ -36,12 +36,7 @@ from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, Checkpo
 from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of, refuse_if_taken, stop_query
 from firesteel.spark.streams.progress import Commits, Heard, Progress, ProgressListener
 from firesteel.spark.streams.query import Prepared, QueryStarter
-from firesteel.spark.streams.repartition import (
-    cancel_repartition,
-    recover,
-    repartition_state,
-    replay_pending,
-)
+from firesteel.spark.streams.repartition import cancel_repartition, recover, repartition_state, replay_pending
 from firesteel.task.functions.user_code import is_foreign, user_frames
 
 LOOK_SECONDS = 0.1

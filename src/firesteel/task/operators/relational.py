@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from firesteel.errors import UsageError
-from firesteel.humanize import first_of, named_twice, plural
+from firesteel.humanize import check_once, first_of, plural
 from firesteel.task.batches import coalesce, filter_rows, one_chunk, take_rows
 from firesteel.task.expressions import cannot_compute, column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
@@ -49,9 +49,11 @@ def project_schema(schema: pa.Schema, columns: Columns) -> tuple[pa.Schema, dict
     """
     if not columns:
         raise UsageError("A selection of no columns would lose the rows.", hint="Select at least one column.")
-    twice = named_twice(name for name, _ in columns)
-    if twice is not None:
-        raise UsageError(f"The column name '{twice}' is given twice.", hint="Give one of them another name.")
+    check_once(
+        (name for name, _ in columns),
+        lambda twice: f"The column name '{twice}' is given twice.",
+        "Give one of them another name.",
+    )
     given: dict[str, pa.Field] = {field.name: field for field in schema}
     passed = passed_columns(columns, schema)
     fields = {

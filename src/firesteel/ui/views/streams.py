@@ -5,12 +5,7 @@ from __future__ import annotations
 from firesteel.report.fold import MOST_POINTS, ScriptFold, StreamFold, thinned
 from firesteel.report.stream_report import cause_of, rescale_sentence, told
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.scheduler.streaming.records import (
-    RescaleRecord,
-    StreamBatch,
-    StreamStateChange,
-    StreamStatus,
-)
+from firesteel.scheduler.streaming.records import RescaleRecord, StreamBatch, StreamStateChange, StreamStatus
 from firesteel.ui.views.jobs import options_of
 from firesteel.ui.views.structs import (
     MOST_ITEMS,

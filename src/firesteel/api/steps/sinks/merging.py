@@ -17,15 +17,14 @@ from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
 from firesteel.api.steps.set_operations import union_of
-from firesteel.api.steps.sinks.layout import Layout
-from firesteel.api.steps.sinks.writing import end_with
+from firesteel.api.steps.sinks.writing import Layout, end_with
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.files.writing.staging import remove_leftovers
 from firesteel.connectors.merging import FILE, ROWS, Folder, MergeSink, NoRows, OneRowAKey, RewriteFiles, listed
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice
+from firesteel.humanize import check_once
 from firesteel.task.batches import nullable
 from firesteel.task.expressions import column
 from firesteel.task.operators.relational import check_columns
@@ -55,9 +54,7 @@ def _keys(pipeline: Pipeline, key: Any) -> list[Any]:
     if not names:
         raise UsageError("merge_parquet wants the columns of the key.", hint='Write merge_parquet(path, "id").')
     check_columns(pipeline.schema, names, "the key of merge_parquet")
-    twice = named_twice(names)
-    if twice is not None:
-        raise UsageError(f"The key of merge_parquet names the column '{twice}' twice.")
+    check_once(names, lambda twice: f"The key of merge_parquet names the column '{twice}' twice.")
     return names
 
 

@@ -301,13 +301,24 @@ class FileSource:
         return file
 
 
-def is_unsupported(error: BaseException) -> bool:
-    """True where Arrow has no way to read what a sound file may hold."""
-    return isinstance(error, pa.ArrowNotImplementedError) or "Expected all lists to be of size" in str(error)
+def unreadable(place: str, error: BaseException, kind: str) -> FiresteelError:
+    """The error of a file whose footer could be read. ``kind``: the step's."""
+    return _unsupported(place, error, kind) or FiresteelError(
+        f"{place} cannot be read: {first_line(error)}.", hint="The file is damaged; write it again or leave it out."
+    )
 
 
-def unsupported(label: str, error: BaseException, kind: str) -> UsageError:
-    """``kind``: the step's."""
+def bad_footer(label: str, error: BaseException, kind: str, what: str) -> UsageError:
+    """``what``: what is wrong with the file, unless the footer is one that Arrow cannot read."""
+    return _unsupported(label, error, kind) or UsageError(
+        f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
+    )
+
+
+def _unsupported(label: str, error: BaseException, kind: str) -> UsageError | None:
+    """Returns None unless Arrow has no way to read what a sound file may hold."""
+    if not isinstance(error, pa.ArrowNotImplementedError) and "Expected all lists to be of size" not in str(error):
+        return None
     other = (
         "Read it with Spark, env.read_with_spark('parquet', ...), or write"
         if kind == "read_parquet"

@@ -18,14 +18,7 @@ from firesteel.task.batches import stable_order, take
 from firesteel.task.functions.python_values import exact_array
 from firesteel.task.functions.rows import fits, shown
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
-from firesteel.task.operators.aggregation.aggregate import (
-    Mask,
-    Members,
-    elements,
-    lists_of,
-    plain_type,
-    singles,
-)
+from firesteel.task.operators.aggregation.aggregate import Mask, Members, elements, lists_of, plain_type, singles
 
 METHODS = ("create", "update", "merge", "finish")
 

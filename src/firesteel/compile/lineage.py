@@ -1,6 +1,7 @@
-"""The columns of sources that each column of a step comes from, where the steps between are expressions and operators whose work is known.
+"""All that a job reads and writes: data sets outside of it, as its connectors name them, and which columns come from which.
 
-Of a function's columns nothing is known, and nothing is said; columns that a step passes on are followed through it.
+Columns are followed through expressions and operators whose work is known, and through steps that pass them on. Of a function's columns
+nothing is known, and nothing is said.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from firesteel.compile.stream_graph import (
     ChainedStep,
@@ -20,7 +23,8 @@ from firesteel.compile.stream_graph import (
     StreamNode,
     UnionStep,
 )
-from firesteel.model.external import Origin
+from firesteel.errors import UsageError
+from firesteel.model.external import Columns, External, ExternalDataset, Origin
 from firesteel.task.expressions import plain_column, referenced_columns
 from firesteel.task.operators.groups import SqlGroups
 from firesteel.task.operators.join import BroadcastJoin, HashJoin
@@ -198,3 +202,66 @@ def _known(direct: Mapping[str, Origins | None]) -> dict[str, Origins]:
 def _by(origin: Origin, how: str) -> Origin:
     """The origin, with more done to it: once aggregated it stays so."""
     return origin if _RANKS[origin.how] >= _RANKS[how] else replace(origin, how=how)
+
+
+Placed = Iterable[tuple[StreamNode, Any, int]]
+"""Steps, their connectors, and the vertices that they are in."""
+
+
+def external(sources: Placed, sinks: Placed, nodes: Sequence[StreamNode] | None) -> External:
+    """``nodes``: all steps, each behind its inputs, where columns are wanted too; else None.
+
+    Raises UsageError for a connector of the user's whose ``datasets()`` gives something else.
+    """
+    places = list(sources)
+    inputs = [
+        ExternalDataset(vertex, *name, columns=_columns(node.schema) if nodes is not None else ())
+        for node, source, vertex in places
+        for name in _names(source, node)
+    ]
+    told = {dataset.vertex for dataset in inputs}
+    known: Mapping[StreamNode, StepColumns] = {}
+    if nodes is not None:
+        known = step_columns(nodes, {node: vertex for node, _, vertex in places if vertex in told})
+    outputs = [
+        _output(ExternalDataset(vertex, *name, counted=getattr(sink, "writes_all_rows", True)), node, known)
+        for node, sink, vertex in sinks
+        for name in _names(sink, node)
+    ]
+    return External(tuple(inputs), tuple(outputs))
+
+
+def _output(dataset: ExternalDataset, node: StreamNode, known: Mapping[StreamNode, StepColumns]) -> ExternalDataset:
+    if node not in known:
+        return dataset
+    columns = known[node]
+    origins = {name: tuple(sorted(found)) for name, found in columns.direct.items() if found}
+    return replace(
+        dataset,
+        columns=_columns(node.schema),
+        origins=origins,
+        decided_by=tuple(sorted(columns.indirect)),
+    )
+
+
+def _columns(schema: pa.Schema) -> Columns:
+    return tuple((field.name, str(field.type)) for field in schema)
+
+
+def _names(connector: Any, node: StreamNode) -> list[tuple[str, str]]:
+    """Of a connector that does not tell: none."""
+    tell = getattr(connector, "datasets", None)
+    if not callable(tell):
+        return []
+    told: Any = tell()
+    names: list[Any] = list(told) if isinstance(told, Iterable) else [told]
+    if not all(map(_is_name, names)):
+        raise UsageError(
+            f"datasets() of {node} gave {told!r}.",
+            hint='Let it return pairs of texts, a namespace and a name: [("postgres://host:5432", "db.table")].',
+        )
+    return list(dict.fromkeys(names))
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, tuple) and len(name) == 2 and all(isinstance(part, str) and part for part in name)
