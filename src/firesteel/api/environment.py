@@ -333,8 +333,8 @@ class ExecutionEnvironment:
         csv = reading.csv_format(
             header=header,
             sep=sep,
-            quote=quote,
-            escape=escape,
+            quote=quote or None,
+            escape=escape or None,
             null_values=null_values,
             date_format=date_format,
             timestamp_format=timestamp_format,

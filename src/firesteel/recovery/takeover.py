@@ -363,11 +363,7 @@ def _renamed(directory: Path, to: Path) -> bool:
 
 def _first_words(job: FoundJob, epoch: int) -> list[AnyLogRecord]:
     """Of a driver that takes the job over; the next ones say what it does there. A job that has ended has ended yet, whoever has what it left."""
-    mark = myself()
-    host, pid, started = mark["host"], mark["pid"], mark["started"]
-    began = DriverBegan(
-        epoch=epoch, nonce=NO_BASE, host=host, pid=pid, started=started, application="", wall=time.time(), at=0.0
-    )
+    began = DriverBegan(epoch=epoch, nonce=NO_BASE, **myself(), application="", wall=time.time(), at=0.0)
     return [began, *([] if job.ended is None else [job.ended])]
 
 

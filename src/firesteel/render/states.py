@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -142,14 +143,10 @@ def _mean(function: Expr, x: Expressions, where: str | None) -> State:
     )
 
 
-def _folded(name: str) -> Callable[[Expr, Expressions, str | None], State]:
+def _folded(name: str, function: Expr, x: Expressions, where: str | None) -> State:
     """A function that merges values as it merges what it has made of them."""
-
-    def rule(function: Expr, x: Expressions, where: str | None) -> State:
-        text = _if(where, x.text(function["child"]))
-        return State((arrow_type(function.type),), (f"{name}({text})",), (text,), (f"{name}({{0}})",))
-
-    return rule
+    text = _if(where, x.text(function["child"]))
+    return State((arrow_type(function.type),), (f"{name}({text})",), (text,), (f"{name}({{0}})",))
 
 
 # --- moments ------------------------------------------------------------------------------------------------------------
@@ -300,11 +297,11 @@ _RULES: dict[str, Callable[[Expr, Expressions, str | None], State | Values]] = {
     "Count": _count,
     "Sum": _sum,
     "Average": _mean,
-    "Min": _folded("min"),
-    "Max": _folded("max"),
-    "BitAndAgg": _folded("bit_and"),
-    "BitOrAgg": _folded("bit_or"),
-    "BitXorAgg": _folded("bit_xor"),
+    "Min": partial(_folded, "min"),
+    "Max": partial(_folded, "max"),
+    "BitAndAgg": partial(_folded, "bit_and"),
+    "BitOrAgg": partial(_folded, "bit_or"),
+    "BitXorAgg": partial(_folded, "bit_xor"),
     "Moments": _moments,
     "Picked": _picked,
     "Listed": _list,

@@ -8,7 +8,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firesteel.api.acceleration.takeover import Takeover
 
 SPARKS: Any = object()
 """The answer of an action of ours that Spark is to give itself."""
@@ -16,14 +19,7 @@ Action = Callable[..., Any]
 """Takes what is active, PySpark's own method, the object it is a method of, and the arguments."""
 
 
-class Active(Protocol):
-    """Whatever is asked first."""
-
-    def covers(self, session: Any) -> bool: ...
-    def leave(self, action: str, reason: str) -> None: ...
-
-
-_active: list[Active] = []
+_active: list[Takeover] = []
 _placed: dict[tuple[type, str], tuple[Any, Any]] = {}
 """(what the class itself had, our function), by class and the method's name."""
 _change = threading.Lock()
@@ -32,7 +28,7 @@ _within = threading.local()
 _ABSENT = object()
 
 
-def begin(active: Active, actions: Mapping[tuple[type, str], Action]) -> None:
+def begin(active: Takeover, actions: Mapping[tuple[type, str], Action]) -> None:
     with _change:
         _active.append(active)
         for (owner, name), action in actions.items():
@@ -42,7 +38,7 @@ def begin(active: Active, actions: Mapping[tuple[type, str], Action]) -> None:
                 setattr(owner, name, ours)
 
 
-def end(active: Active) -> bool:
+def end(active: Takeover) -> bool:
     """False: it had ended already."""
     with _change:
         if active not in _active:
@@ -79,7 +75,7 @@ def _hooked(original: Action, action: Action) -> Action:
     return asked
 
 
-def _covering(target: Any) -> Active | None:
+def _covering(target: Any) -> Takeover | None:
     """The latest that is active for the session of a DataFrame, a writer, or for a session."""
     session = getattr(target, "sparkSession", None) or getattr(target, "_spark", target)
     return next((each for each in reversed(_active) if each.covers(session)), None)
@@ -88,7 +84,7 @@ def _covering(target: Any) -> Active | None:
 def sparks(name: str) -> Action:
     """An action that is never taken over; it is noted."""
 
-    def action(active: Active, _original: Action, _target: Any, *_args: Any, **_kwargs: Any) -> Any:
+    def action(active: Takeover, _original: Action, _target: Any, *_args: Any, **_kwargs: Any) -> Any:
         active.leave(name, f"{name} is Spark's own")
         return SPARKS
 

@@ -107,72 +107,30 @@ def read_iceberg(
 
 
 def csv_format(
-    *,
-    header: bool,
-    sep: str,
-    quote: str | None,
-    escape: str | None,
-    null_values: Any,
-    date_format: Any,
-    timestamp_format: Any,
-    newlines_in_values: bool,
-    encoding: str,
+    *, null_values: Any, date_format: Any, timestamp_format: Any, encoding: str, **characters: Any
 ) -> CsvFormat:
-    """The format of CSV files, as the user gave it; the source checks it."""
+    """The format of CSV files, as the user gave it; the source checks it. ``characters``: the other fields."""
     return CsvFormat(
-        header=header,
-        sep=sep,
-        quote=quote or None,
-        escape=escape or None,
         null_values=_texts(null_values),
         date_formats=_texts(date_format),
         timestamp_formats=_texts(timestamp_format),
-        newlines_in_values=newlines_in_values,
         encoding=encoding.lower(),
+        **characters,
     )
 
 
-def read_csv(
-    env: ExecutionEnvironment,
-    files: Files,
-    csv: CsvFormat,
-    *,
-    schema: Any,
-    infer_schema: bool,
-    corrupt_column: str | None,
-    compression: str | None,
-) -> Pipeline:
+def read_csv(env: ExecutionEnvironment, files: Files, csv: CsvFormat, *, schema: Any, **options: Any) -> Pipeline:
+    """``options``: of the source."""
     with step_at("read_csv") as place:
-        source = CsvSource(
-            files.listed_for("read_csv"),
-            csv=csv,
-            schema=_typed(schema),
-            infer_schema=infer_schema,
-            corrupt_column=corrupt_column,
-            compression=compression,
-            **files.checked(),
-        )
+        paths = files.listed_for("read_csv")
+        source = CsvSource(paths, csv=csv, schema=_typed(schema), **options, **files.checked())
         return _begun(env, source.name, source, place)
 
 
-def read_json(
-    env: ExecutionEnvironment,
-    files: Files,
-    *,
-    schema: Any,
-    newlines_in_values: bool,
-    corrupt_column: str | None,
-    compression: str | None,
-) -> Pipeline:
+def read_json(env: ExecutionEnvironment, files: Files, *, schema: Any, **options: Any) -> Pipeline:
+    """``options``: of the source."""
     with step_at("read_json") as place:
-        source = JsonSource(
-            files.listed_for("read_json"),
-            schema=_typed(schema),
-            newlines_in_values=newlines_in_values,
-            corrupt_column=corrupt_column,
-            compression=compression,
-            **files.checked(),
-        )
+        source = JsonSource(files.listed_for("read_json"), schema=_typed(schema), **options, **files.checked())
         return _begun(env, source.name, source, place)
 
 

@@ -82,58 +82,47 @@ def map_in_arrow(  # noqa: PLR0917
     pipeline: Pipeline, func: Any, schema: Any, by_position: bool, errors: OnErrorWords, reading: Reading
 ) -> Pipeline:
     made = partial(MapInArrow, by_position=by_position)
-    return _on_batches(pipeline, "map_in_arrow", made, func, schema, errors, reading)
+    return _mapped(pipeline, "map_in_arrow", made, func, schema, errors, reading)
 
 
 def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords, reading: Reading) -> Pipeline:
-    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema, errors, reading)
-
-
-def _on_batches(  # noqa: PLR0917
-    pipeline: Pipeline,
-    step: str,
-    made: Callable[..., Operator],
-    func: Any,
-    schema: Any,
-    errors: OnErrorWords,
-    reading: Reading,
-) -> Pipeline:
-    with step_at(step) as place:
-        name, func = settable_function(func, step)
-        kind = f"{step}({name})"
-        out = to_schema(schema)
-        policy = on_error(step, errors, pipeline.schema, out)
-        if policy.action == NULL:
-            check_row_schema(out)
-        work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy, **reading.checked()))
-        return pipeline.then(kind, work, out, place, with_sides=True)
+    return _mapped(pipeline, "map_in_pandas", MapInPandas, func, schema, errors, reading)
 
 
 def map_rows(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
-    return _on_rows(pipeline, "map", MapRows, func, schema, errors)
+    return _mapped(pipeline, "map", MapRows, func, schema, errors)
 
 
 def flat_map_rows(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
-    return _on_rows(pipeline, "flat_map", FlatMapRows, func, schema, errors)
+    return _mapped(pipeline, "flat_map", FlatMapRows, func, schema, errors)
 
 
 def map_async(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords, **settings: Any) -> Pipeline:
     """``settings``: as of :func:`call_settings`."""
     with step_at("map_async"):
         made = partial(MapAsync, **call_settings(func, **settings))
-    return _on_rows(pipeline, "map_async", made, func, schema, errors)
+    return _mapped(pipeline, "map_async", made, func, schema, errors)
 
 
-def _on_rows(  # noqa: PLR0917
-    pipeline: Pipeline, step: str, made: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
+def _mapped(  # noqa: PLR0917
+    pipeline: Pipeline,
+    step: str,
+    made: Callable[..., Operator],
+    func: Any,
+    schema: Any,
+    errors: OnErrorWords,
+    reading: Reading | None = None,
 ) -> Pipeline:
+    """``reading``: None: ``func`` is called row by row."""
     with step_at(step) as place:
         name, func = settable_function(func, step)
         kind = f"{step}({name})"
         out = to_schema(schema)
-        check_row_schema(out)
         policy = on_error(step, errors, pipeline.schema, out)
-        work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy))
+        if reading is None or policy.action == NULL:
+            check_row_schema(out)
+        batches = {} if reading is None else reading.checked()
+        work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy, **batches))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
 

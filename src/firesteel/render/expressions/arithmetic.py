@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
@@ -36,18 +37,15 @@ def kinds(n: Expr) -> tuple[str, Expr, Expr]:
     return a.type, a, b
 
 
-def _sum(sign: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        kind, a, b = kinds(n)
-        if kind in FLOATS:
-            return f"({x.text(a)} {sign} {x.text(b)})"
-        if decimal_of(kind):
-            return _decimal_sum(x, n, sign)
-        if kind in INTEGERS or is_days(kind) or is_months(kind):
-            return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
-        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
-
-    return rule
+def _sum(sign: str, x: Expressions, n: Expr) -> str:
+    kind, a, b = kinds(n)
+    if kind in FLOATS:
+        return f"({x.text(a)} {sign} {x.text(b)})"
+    if decimal_of(kind):
+        return _decimal_sum(x, n, sign)
+    if kind in INTEGERS or is_days(kind) or is_months(kind):
+        return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
+    raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
 
 
 def _decimal_sum(x: Expressions, n: Expr, sign: str) -> str:
@@ -201,28 +199,21 @@ def _negative(x: Expressions, n: Expr) -> str:
 _SIZES = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
-def _bits(text: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        kind, a, b = kinds(n)
-        if kind not in INTEGERS:
-            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
-        return text.format(x.text(a), x.text(b))
-
-    return rule
+def _bits(text: str, x: Expressions, n: Expr) -> str:
+    kind, a, b = kinds(n)
+    if kind not in INTEGERS:
+        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+    return text.format(x.text(a), x.text(b))
 
 
-def _shift(text: str) -> Callable[[Expressions, Expr], str]:
+def _shift(text: str, x: Expressions, n: Expr) -> str:
     """By the lowest bits of the number of places. ``text``: of a wide integer and these; what is beyond the type's bits is cut."""
-
-    def rule(x: Expressions, n: Expr) -> str:
-        size = _SIZES.get(n["left"].type, 0)
-        if size < 32 or n["right"].type != "integer":
-            raise Unsupported("this shift is not taken over")
-        by = f"CAST({x.text(n['right'])} & {size - 1} AS HUGEINT)"
-        shifted = text.format(f"CAST({x.text(n['left'])} AS HUGEINT)", by, all=f"{2**size}::HUGEINT")
-        return f"CAST(fs_wrapped({shifted}, {2 ** (size - 1)}::HUGEINT) AS {engine_type(n.type)})"
-
-    return rule
+    size = _SIZES.get(n["left"].type, 0)
+    if size < 32 or n["right"].type != "integer":
+        raise Unsupported("this shift is not taken over")
+    by = f"CAST({x.text(n['right'])} & {size - 1} AS HUGEINT)"
+    shifted = text.format(f"CAST({x.text(n['left'])} AS HUGEINT)", by, all=f"{2**size}::HUGEINT")
+    return f"CAST(fs_wrapped({shifted}, {2 ** (size - 1)}::HUGEINT) AS {engine_type(n.type)})"
 
 
 def _bit(x: Expressions, n: Expr) -> str:
@@ -244,35 +235,28 @@ def _count(x: Expressions, n: Expr) -> str:
 # --- numbers to fewer places ----------------------------------------------------------------------------------
 
 
-def _whole(function: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        kind = n["child"].type
-        if kind == "long":  # the engine would take its double
-            return x.text(n["child"])
-        if kind != "double" and not decimal_of(kind):
-            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
-        return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
-
-    return rule
-
-
-def _rounded(quotient: str) -> Callable[[Expressions, Expr], str]:
-    """``quotient``: the engine's function of two integers, whose divisor is positive."""
-
-    def rule(x: Expressions, n: Expr) -> str:
-        kind, to = n["child"].type, int(constant(n["scale"], "round to places"))
-        text = x.text(n["child"])
-        found, result = decimal_of(kind), decimal_of(n.type)
-        if kind == "double" and quotient == "fs_half_up" and 0 <= to <= 10:
-            return _round_double(text, to)
-        if kind in INTEGERS and n.type == kind:
-            return _of_digits(f"CAST({text} AS HUGEINT)", 0, to, quotient, engine_type(kind))
-        if found and result and result[1] == max(min(to, found[1]), 0):
-            digits = _of_digits(unscaled(text, found[1]), found[1], to, quotient, "HUGEINT")
-            return scaled(digits, *result)
+def _whole(function: str, x: Expressions, n: Expr) -> str:
+    kind = n["child"].type
+    if kind == "long":  # the engine would take its double
+        return x.text(n["child"])
+    if kind != "double" and not decimal_of(kind):
         raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+    return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
 
-    return rule
+
+def _rounded(quotient: str, x: Expressions, n: Expr) -> str:
+    """``quotient``: the engine's function of two integers, whose divisor is positive."""
+    kind, to = n["child"].type, int(constant(n["scale"], "round to places"))
+    text = x.text(n["child"])
+    found, result = decimal_of(kind), decimal_of(n.type)
+    if kind == "double" and quotient == "fs_half_up" and 0 <= to <= 10:
+        return _round_double(text, to)
+    if kind in INTEGERS and n.type == kind:
+        return _of_digits(f"CAST({text} AS HUGEINT)", 0, to, quotient, engine_type(kind))
+    if found and result and result[1] == max(min(to, found[1]), 0):
+        digits = _of_digits(unscaled(text, found[1]), found[1], to, quotient, "HUGEINT")
+        return scaled(digits, *result)
+    raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
 
 
 def _of_digits(digits: str, scale: int, to: int, quotient: str, kind: str) -> str:
@@ -292,8 +276,8 @@ def _round_double(text: str, scale: int) -> str:
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
-    "Add": _sum("+"),
-    "Subtract": _sum("-"),
+    "Add": partial(_sum, "+"),
+    "Subtract": partial(_sum, "-"),
     "Multiply": _product,
     "Divide": _quotient,
     "Remainder": _remainder,
@@ -308,21 +292,21 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Factorial": _factorial,
     "Abs": _absolute,
     "UnaryMinus": _negative,
-    "BitwiseAnd": _bits("({} & {})"),
-    "BitwiseOr": _bits("({} | {})"),
-    "BitwiseXor": _bits("xor({}, {})"),
+    "BitwiseAnd": partial(_bits, "({} & {})"),
+    "BitwiseOr": partial(_bits, "({} | {})"),
+    "BitwiseXor": partial(_bits, "xor({}, {})"),
     "BitwiseNot": lambda x, n: f"(~{x.text(n['child'])})",
     "BitwiseCount": _count,
     "BitwiseGet": _bit,
-    "ShiftLeft": _shift("({0} * (1::HUGEINT << {1}))"),
-    "ShiftRight": _shift("({0} >> {1})"),
-    "ShiftRightUnsigned": _shift("((({0} + {all}) % {all}) >> {1})"),
+    "ShiftLeft": partial(_shift, "({0} * (1::HUGEINT << {1}))"),
+    "ShiftRight": partial(_shift, "({0} >> {1})"),
+    "ShiftRightUnsigned": partial(_shift, "((({0} + {all}) % {all}) >> {1})"),
     "Bin": lambda x, n: f"bin({x.text(n['child'])})",
-    "Ceil": _whole("ceil"),
-    "Floor": _whole("floor"),
-    "Round": _rounded("fs_half_up"),
-    "BRound": _rounded("fs_half_even"),
-    "RoundCeil": _rounded("fs_ceiling"),
-    "RoundFloor": _rounded("fs_floor"),
+    "Ceil": partial(_whole, "ceil"),
+    "Floor": partial(_whole, "floor"),
+    "Round": partial(_rounded, "fs_half_up"),
+    "BRound": partial(_rounded, "fs_half_even"),
+    "RoundCeil": partial(_rounded, "fs_ceiling"),
+    "RoundFloor": partial(_rounded, "fs_floor"),
     "Rint": lambda x, n: f"round_even({x.text(n['child'])}, 0)",
 }

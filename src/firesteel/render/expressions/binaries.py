@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -37,15 +38,11 @@ def _unbase64(x: Expressions, n: Expr) -> str:
     return _of_form(x.text(n["child"]), f"([A-Za-z0-9+/]{{4}})*({last})?", lambda t: f"from_base64({t})")
 
 
-def _hash(function: str) -> Callable[[Expressions, Expr], str]:
+def _hash(function: str, x: Expressions, n: Expr) -> str:
     """The hexadecimal digits."""
-
-    def rule(x: Expressions, n: Expr) -> str:
-        if n["child"].type != "binary":
-            raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
-        return f"{function}({x.text(n['child'])})"
-
-    return rule
+    if n["child"].type != "binary":
+        raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+    return f"{function}({x.text(n['child'])})"
 
 
 def _sha2(x: Expressions, n: Expr) -> str:
@@ -66,15 +63,11 @@ def _base64(x: Expressions, arguments: list[Expr]) -> str:
     )
 
 
-def _in_utf8(function: str) -> Callable[[Expressions, list[Expr]], str]:
+def _in_utf8(function: str, x: Expressions, arguments: list[Expr]) -> str:
     """Bytes that are no UTF-8 end the fragment."""
-
-    def rule(x: Expressions, arguments: list[Expr]) -> str:
-        if str(constant(arguments[1], "a charset")).upper() != "UTF-8":
-            raise Unsupported("texts in this charset are not taken over")
-        return f"{function}({x.text(arguments[0])})"
-
-    return rule
+    if str(constant(arguments[1], "a charset")).upper() != "UTF-8":
+        raise Unsupported("texts in this charset are not taken over")
+    return f"{function}({x.text(arguments[0])})"
 
 
 def _padded(x: Expressions, arguments: list[Expr]) -> str:
@@ -92,8 +85,8 @@ def _encoded(x: Expressions, arguments: list[Expr]) -> str:
 
 _CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
     ("Base64", "encode"): _base64,
-    ("Encode", "encode"): _in_utf8("encode"),
-    ("StringDecode", "decode"): _in_utf8("decode"),
+    ("Encode", "encode"): partial(_in_utf8, "encode"),
+    ("StringDecode", "decode"): partial(_in_utf8, "decode"),
     ("UrlCodec$", "encode"): _encoded,
     ("json.JsonExpressionUtils", "lengthOfJsonArray"): lambda x, arguments: json.length(x.text(arguments[0])),
     ("json.JsonExpressionUtils", "jsonObjectKeys"): lambda x, arguments: json.keys(x.text(arguments[0])),
@@ -123,10 +116,10 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Hex": _hex,
     "Unhex": _unhex,
     "UnBase64": _unbase64,
-    "Md5": _hash("md5"),
-    "Sha1": _hash("sha1"),
+    "Md5": partial(_hash, "md5"),
+    "Sha1": partial(_hash, "sha1"),
     "Sha2": _sha2,
     "StaticInvoke": _called,
-    "Encode": _with(_in_utf8("encode"), "value", "charset"),
-    "StringDecode": _with(_in_utf8("decode"), "bin", "charset"),
+    "Encode": _with(partial(_in_utf8, "encode"), "value", "charset"),
+    "StringDecode": _with(partial(_in_utf8, "decode"), "bin", "charset"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr
@@ -54,13 +55,10 @@ def _exact(node: Expr) -> str | None:
     return _EXACT.get(float(right["value"]))
 
 
-def _rule(text: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        known = _exact(n) or text
-        fields = {name for _, name, _, _ in string.Formatter().parse(known) if name}
-        return f"({known.format(**{name: x.text(n[name]) for name in fields})})"
-
-    return rule
+def _rule(text: str, x: Expressions, n: Expr) -> str:
+    known = _exact(n) or text
+    fields = {name for _, name, _, _ in string.Formatter().parse(known) if name}
+    return f"({known.format(**{name: x.text(n[name]) for name in fields})})"
 
 
-RULES: dict[str, Callable[[Expressions, Expr], str]] = {name: _rule(text) for name, text in _TEXTS.items()}
+RULES: dict[str, Callable[[Expressions, Expr], str]] = {name: partial(_rule, text) for name, text in _TEXTS.items()}

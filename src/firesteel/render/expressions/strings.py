@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -22,12 +23,9 @@ def strings(*nodes: Expr) -> None:
             raise Unsupported(f"strings of type {said(node.type)} are not taken over")
 
 
-def _of_two_strings(function: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        strings(n["left"], n["right"])
-        return f"{function}({x.text(n['left'])}, {x.text(n['right'])})"
-
-    return rule
+def _of_two_strings(function: str, x: Expressions, n: Expr) -> str:
+    strings(n["left"], n["right"])
+    return f"{function}({x.text(n['left'])}, {x.text(n['right'])})"
 
 
 def _like(x: Expressions, n: Expr) -> str:
@@ -91,17 +89,14 @@ ALIKE = {
 """Texts whose case Java and the engine change alike: no ß, İ or final sigma, no letters that become two."""
 
 
-def _letters(function: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        strings(n["child"])
-        return _where(
-            x.text(n["child"]),
-            f"strlen({{0}}) = length({{0}}) OR regexp_full_match({{0}}, '{ALIKE[function].replace('{', '{{').replace('}', '}}')}')",
-            lambda t: f"{function}({t})",
-            "the case of these letters",
-        )
-
-    return rule
+def _letters(function: str, x: Expressions, n: Expr) -> str:
+    strings(n["child"])
+    return _where(
+        x.text(n["child"]),
+        f"strlen({{0}}) = length({{0}}) OR regexp_full_match({{0}}, '{ALIKE[function].replace('{', '{{').replace('}', '}}')}')",
+        lambda t: f"{function}({t})",
+        "the case of these letters",
+    )
 
 
 def _where(text: str, known: str, found: Callable[[str], str], why: str) -> str:
@@ -144,12 +139,9 @@ def _distance(x: Expressions, n: Expr) -> str:
     return once(x.text(n["left"]), lambda a: once(x.text(n["right"]), lambda b: of(a, b)))
 
 
-def _length(function: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        strings(n["child"])
-        return f"CAST({function}({x.text(n['child'])}) AS INTEGER)"
-
-    return rule
+def _length(function: str, x: Expressions, n: Expr) -> str:
+    strings(n["child"])
+    return f"CAST({function}({x.text(n['child'])}) AS INTEGER)"
 
 
 def _trim(x: Expressions, n: Expr) -> str:
@@ -237,15 +229,12 @@ def _replace(x: Expressions, n: Expr) -> str:
     return f"replace({x.text(n['srcExpr'])}, {x.text(n['searchExpr'])}, {x.text(n['replaceExpr'])})"
 
 
-def _pad(function: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        size, pad = int(constant(n["len"], "a padded length")), str(constant(n["pad"], "padding"))
-        strings(n["str"])
-        if not 0 <= size <= 10_000 or not pad:
-            raise Unsupported("padding of this length is not taken over")
-        return f"{function}({x.text(n['str'])}, {size}, {literal(pad, 'string')})"
-
-    return rule
+def _pad(function: str, x: Expressions, n: Expr) -> str:
+    size, pad = int(constant(n["len"], "a padded length")), str(constant(n["pad"], "padding"))
+    strings(n["str"])
+    if not 0 <= size <= 10_000 or not pad:
+        raise Unsupported("padding of this length is not taken over")
+    return f"{function}({x.text(n['str'])}, {size}, {literal(pad, 'string')})"
 
 
 def _repeat(x: Expressions, n: Expr) -> str:
@@ -413,23 +402,23 @@ RULES = {
     "Elt": _nth,
     "FindInSet": _place_in_list,
     "StringToMap": _map_of_text,
-    "StartsWith": _of_two_strings("starts_with"),
-    "EndsWith": _of_two_strings("ends_with"),
-    "Contains": _of_two_strings("contains"),
+    "StartsWith": partial(_of_two_strings, "starts_with"),
+    "EndsWith": partial(_of_two_strings, "ends_with"),
+    "Contains": partial(_of_two_strings, "contains"),
     "Like": _like,
     "Concat": _concat,
     "ConcatWs": _joined,
     "Substring": _substring,
     "SubstringIndex": _up_to,
-    "Upper": _letters("upper"),
-    "Lower": _letters("lower"),
+    "Upper": partial(_letters, "upper"),
+    "Lower": partial(_letters, "lower"),
     "InitCap": _capitals,
     "Reverse": _reversed,
     "Levenshtein": _distance,
-    "Length": _length("length"),
-    "OctetLength": _length("strlen"),
-    "BitLength": _length("8 * strlen"),
-    "Ascii": _length("ascii"),
+    "Length": partial(_length, "length"),
+    "OctetLength": partial(_length, "strlen"),
+    "BitLength": partial(_length, "8 * strlen"),
+    "Ascii": partial(_length, "ascii"),
     "Chr": _letter,
     "StringSpace": _spaces,
     "StringInstr": _place,
@@ -437,8 +426,8 @@ RULES = {
     "StringReplace": _replace,
     "StringTranslate": _translated,
     "Overlay": _overlay,
-    "StringLPad": _pad("lpad"),
-    "StringRPad": _pad("rpad"),
+    "StringLPad": partial(_pad, "lpad"),
+    "StringRPad": partial(_pad, "rpad"),
     "StringRepeat": _repeat,
     **dict.fromkeys(("StringTrim", "StringTrimLeft", "StringTrimRight"), _trim),
 }

@@ -96,13 +96,10 @@ class NewLog:
         return Noted(compiled, Identities(compiled, self.prints), port.gate)
 
     def _first(self, at: float) -> list[AnyLogRecord]:
-        mark = myself()
         began = DriverBegan(
             epoch=self.driver.epoch,
             nonce=self.driver.token_base,
-            host=mark["host"],
-            pid=mark["pid"],
-            started=mark["started"],
+            **myself(),
             application=self.driver.application,
             wall=time.time(),
             at=at,

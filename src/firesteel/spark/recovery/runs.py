@@ -238,19 +238,9 @@ class ScriptRun:
             storage.create()
         self._storage = storage
         self._file = open_log(directory / LOG, epoch, read_until)
-        mark = myself()
+        wall = time.time()
         self._append(
-            DriverBegan(
-                epoch=epoch,
-                nonce=0,
-                host=mark["host"],
-                pid=mark["pid"],
-                started=mark["started"],
-                application="",
-                wall=time.time(),
-                at=0.0,
-                read_until=read_until,
-            )
+            DriverBegan(epoch=epoch, nonce=0, **myself(), application="", wall=wall, at=0.0, read_until=read_until)
         )
 
     def _append(self, record: AnyLogRecord) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -161,13 +162,10 @@ def _together(x: Expressions, n: Expr) -> str:
     return _distinct(f"({a} || {b})")
 
 
-def _of_both(found: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        a, b = (_compared(x, n[side]) for side in ("left", "right"))
-        kept = f"list_filter({_distinct(a)}, lambda e: list_position({b}, e) {found})"
-        return f"(CASE WHEN {_known([a, b])} THEN {kept} END)"
-
-    return rule
+def _of_both(found: str, x: Expressions, n: Expr) -> str:
+    a, b = (_compared(x, n[side]) for side in ("left", "right"))
+    kept = f"list_filter({_distinct(a)}, lambda e: list_position({b}, e) {found})"
+    return f"(CASE WHEN {_known([a, b])} THEN {kept} END)"
 
 
 def _without(x: Expressions, n: Expr) -> str:
@@ -342,8 +340,8 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "CreateArray": _created,
     "ArrayDistinct": lambda x, n: _distinct(_compared(x, n["child"])),
     "ArrayUnion": _together,
-    "ArrayIntersect": _of_both("IS NOT NULL"),
-    "ArrayExcept": _of_both("IS NULL"),
+    "ArrayIntersect": partial(_of_both, "IS NOT NULL"),
+    "ArrayExcept": partial(_of_both, "IS NULL"),
     "ArrayRemove": _without,
     "ArrayRepeat": _repeated,
     "ArrayInsert": _inserted,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -25,13 +26,10 @@ def _part(text: str, kind: str = "INTEGER") -> Callable[[Expressions, Expr], str
     return lambda x, n: f"CAST({text.format(_date(x, n['child']))} AS {kind})"
 
 
-def _date_add(sign: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        if n["days"].type not in _DAYS:
-            raise Unsupported(f"{n.cls} of {said(n['days'].type)} is not taken over")
-        return f"({_date(x, n['startDate'])} {sign} CAST({x.text(n['days'])} AS INTEGER))"
-
-    return rule
+def _date_add(sign: str, x: Expressions, n: Expr) -> str:
+    if n["days"].type not in _DAYS:
+        raise Unsupported(f"{n.cls} of {said(n['days'].type)} is not taken over")
+    return f"({_date(x, n['startDate'])} {sign} CAST({x.text(n['days'])} AS INTEGER))"
 
 
 def _date_diff(x: Expressions, n: Expr) -> str:
@@ -105,8 +103,8 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "MonthName": _part("strftime({}, '%b')", "VARCHAR"),
     "DayName": _part("strftime({}, '%a')", "VARCHAR"),
     "UnixDate": _part("{} - DATE '1970-01-01'"),
-    "DateAdd": _date_add("+"),
-    "DateSub": _date_add("-"),
+    "DateAdd": partial(_date_add, "+"),
+    "DateSub": partial(_date_add, "-"),
     "DateDiff": _date_diff,
     "AddMonths": _months("startDate", "numMonths"),
     "DateAddYMInterval": _months("date", "interval"),

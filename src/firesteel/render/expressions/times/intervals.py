@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -38,20 +39,16 @@ def _times(x: Expressions, n: Expr) -> str:
     return in_wider(n.type, lambda wide: f"CAST({interval} AS {wide}) * CAST({number} AS {wide})")
 
 
-def _parted(kind: str) -> Callable[[Expressions, Expr], str]:
+def _parted(kind: str, x: Expressions, n: Expr) -> str:
     """Half away from zero."""
-
-    def rule(x: Expressions, n: Expr) -> str:
-        if n["num"].type not in INTEGERS:
-            raise Unsupported(f"an interval by {said(n['num'].type)} is not taken over")
-        zero, by = left_to_spark("an interval by zero", "long"), f"CAST({x.text(n['num'])} AS HUGEINT)"
-        quotient = once(
-            f"CAST({x.text(n['interval'])} AS HUGEINT)",
-            lambda a: once(by, lambda b: f"(CASE WHEN {b} = 0 THEN {zero} ELSE fs_half_up({a}, {b}) END)"),
-        )
-        return f"CAST({quotient} AS {kind})"
-
-    return rule
+    if n["num"].type not in INTEGERS:
+        raise Unsupported(f"an interval by {said(n['num'].type)} is not taken over")
+    zero, by = left_to_spark("an interval by zero", "long"), f"CAST({x.text(n['num'])} AS HUGEINT)"
+    quotient = once(
+        f"CAST({x.text(n['interval'])} AS HUGEINT)",
+        lambda a: once(by, lambda b: f"(CASE WHEN {b} = 0 THEN {zero} ELSE fs_half_up({a}, {b}) END)"),
+    )
+    return f"CAST({quotient} AS {kind})"
 
 
 def _part(text: str) -> Callable[[Expressions, Expr], str]:
@@ -91,8 +88,8 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "SubtractDates": _days_between,
     "MultiplyDTInterval": _times,
     "MultiplyYMInterval": _times,
-    "DivideDTInterval": _parted("BIGINT"),
-    "DivideYMInterval": _parted("INTEGER"),
+    "DivideDTInterval": partial(_parted, "BIGINT"),
+    "DivideYMInterval": partial(_parted, "INTEGER"),
     "ExtractANSIIntervalDays": _part(f"{{}} // {DAY}"),
     "ExtractANSIIntervalHours": _part(f"{{}} % {DAY} // 3600000000"),
     "ExtractANSIIntervalMinutes": _part("{} % 3600000000 // 60000000"),

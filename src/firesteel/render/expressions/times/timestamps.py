@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -48,12 +49,9 @@ def later(text: str, kind: str, zone: str | None, microseconds: str) -> str:
     return once(microseconds, moved)
 
 
-def _clock(text: str) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        time = shown(x.text(n["child"]), n["child"], n["timeZoneId"])
-        return f"CAST({text.format(time)} AS {'INTEGER' if n.type == 'integer' else 'DECIMAL(8,6)'})"
-
-    return rule
+def _clock(text: str, x: Expressions, n: Expr) -> str:
+    time = shown(x.text(n["child"]), n["child"], n["timeZoneId"])
+    return f"CAST({text.format(time)} AS {'INTEGER' if n.type == 'integer' else 'DECIMAL(8,6)'})"
 
 
 # --- begins of units -------------------------------------------------------------------------------------------------
@@ -191,13 +189,10 @@ def _day_and_second(x: Expressions, time: Expr, zone: Zone) -> tuple[str, Callab
 # --- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _of_number(factor: int) -> Callable[[Expressions, Expr], str]:
-    def rule(x: Expressions, n: Expr) -> str:
-        if n["child"].type not in ("integer", "long", "short", "byte"):
-            raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
-        return f"make_timestamptz(CAST({x.text(n['child'])} AS BIGINT) * {factor})"
-
-    return rule
+def _of_number(factor: int, x: Expressions, n: Expr) -> str:
+    if n["child"].type not in ("integer", "long", "short", "byte"):
+        raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+    return f"make_timestamptz(CAST({x.text(n['child'])} AS BIGINT) * {factor})"
 
 
 def _number(per: int) -> Callable[[Expressions, Expr], str]:
@@ -255,19 +250,19 @@ def _converted(x: Expressions, n: Expr) -> str:
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
-    "Hour": _clock("hour({})"),
-    "Minute": _clock("minute({})"),
-    "Second": _clock("second({})"),
-    "SecondWithFraction": _clock("CAST(microsecond({}) AS DECIMAL(14,6)) * 0.000001"),
+    "Hour": partial(_clock, "hour({})"),
+    "Minute": partial(_clock, "minute({})"),
+    "Second": partial(_clock, "second({})"),
+    "SecondWithFraction": partial(_clock, "CAST(microsecond({}) AS DECIMAL(14,6)) * 0.000001"),
     "TruncTimestamp": _trunc,
     "TimestampAddInterval": _later,
     "TimestampAddYMInterval": _months_later,
     "TimestampAdd": _units_later,
     "TimestampDiff": _between,
     "MonthsBetween": _months_between,
-    "SecondsToTimestamp": _of_number(1_000_000),
-    "MillisToTimestamp": _of_number(1000),
-    "MicrosToTimestamp": _of_number(1),
+    "SecondsToTimestamp": partial(_of_number, 1_000_000),
+    "MillisToTimestamp": partial(_of_number, 1000),
+    "MicrosToTimestamp": partial(_of_number, 1),
     "UnixSeconds": _number(1_000_000),
     "UnixMillis": _number(1000),
     "UnixMicros": lambda x, n: f"epoch_us({x.text(n['child'])})",
