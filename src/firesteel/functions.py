@@ -21,7 +21,7 @@ from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.spark_columns import AGGREGATES
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
-from firesteel.plan.analysis import call, text_of
+from firesteel.plan.analysis import call
 from firesteel.plan.expr import Expr
 from firesteel.plan.functions import FUNCTIONS, Function
 
@@ -90,27 +90,22 @@ def _made(function: Function) -> Callable[..., Column]:
 
 def _aggregate(name: str, make: Callable[..., AggregateCall]) -> Callable[..., AggregateCall]:
     def made(*columns: Any) -> AggregateCall:
-        found = make(*columns)
-        return changed(found, name=f"{name}({', '.join(map(_said, columns))})", like_spark=True)
+        return changed(make(*columns), said=(f"{name}({{}})", columns))
 
     made.__name__ = made.__qualname__ = name
     return made
 
 
-def _said(given: Any) -> str:
-    return str(given) if isinstance(given, str | float) else text_of(column(given).tree)
-
-
 def count(col: Any) -> AggregateCall:
     """The aggregate for ``agg``: values that are not null; of ``"*"`` or a constant rows."""
     if isinstance(col, Column) and col.tree.cls == "Literal" and col.tree["value"] is not None:
-        return changed(agg.count(), name=f"count({_said(col)})")
-    return changed(agg.count(col), name=f"count({1 if col == '*' else _said(col)})")
+        return changed(agg.count(), said=("count({})", (col,)))
+    return changed(agg.count(col), said=("count({})", (lit(1) if isinstance(col, str) and col == "*" else col,)))
 
 
 def count_distinct(col: Any) -> AggregateCall:
     """The aggregate for ``agg``: different values that are not null."""
-    return changed(agg.count_distinct(col), name=f"count(DISTINCT {_said(col)})")
+    return changed(agg.count_distinct(col), said=("count(DISTINCT {})", (col,)))
 
 
 countDistinct = count_distinct  # noqa: N816

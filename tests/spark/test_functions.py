@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tests.operators_support import value
 from firesteel import ExecutionEnvironment
 from firesteel import functions as our_functions
 from firesteel import window as our_window
+from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
 from firesteel.errors import FiresteelError
@@ -291,6 +293,47 @@ def test_values_and_types_are_sparks(frame):
     assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
 
 
+NAMED = [
+    lambda F: F.col("i").cast("string").cast("int"),
+    lambda F: (F.col("i") + 1).cast("decimal(5,2)"),
+    lambda F: F.hex(F.col("i").cast("bigint").cast("string")),
+    lambda F: F.col("i").alias("z").cast("string"),
+    lambda F: F.col("r.n").cast("string"),
+    lambda F: F.col("r.N"),
+    lambda F: F.struct("i", (F.col("i") + 1).alias("a b")),
+    lambda F: 2 + F.col("i") * F.col("b") - 1,
+    lambda F: True & ~F.col("t"),
+    lambda F: F.col("d") + 1,
+    lambda F: 1 + F.date_add("d", 2),
+    lambda F: F.col("d") - F.col("h"),
+    lambda F: F.create_map(F.lit("k"), "i")["k"],
+    lambda F: F.concat(F.lit("it's"), F.lit(1.5), F.lit(None), F.lit(True)),
+    lambda F: F.coalesce("z", F.lit(datetime(2020, 1, 2, 3, 4, 5, 60000))),
+    lambda F: F.coalesce("m", F.lit(Decimal("0.0000001"))),
+    lambda F: F.coalesce(F.encode("s", "UTF-8"), F.lit(b"ab")),
+    lambda F: F.trim("s", F.lit("x")),
+    lambda F: F.aggregate(F.array("i"), F.lit(0), lambda a, b: a + b),
+    lambda F: F.filter(F.array("i"), lambda x, at: (x > 1) & (at > 0)),
+    lambda F: F.pi() + F.ceil("x") + F.floor("x") + F.sqrt("x") + F.signum("x") + F.sign("x"),
+]
+
+
+def test_columns_without_a_name_have_sparks(frame):
+    builds = [*ALIKE.values(), *NAMED]
+    theirs = frame.select(*(build(spark_functions) for build in builds)).columns
+    rows = Resolved.of(TABLE.schema)
+    wrong = {}
+    for build, name in zip(builds, theirs, strict=True):
+        try:
+            found = rows.name(build(our_functions))
+        except FiresteelError:
+            assert re.search(r"\dE[0-9-]", name) or "TIMESTAMP" in name, name
+            continue
+        if found != name:
+            wrong[name] = found
+    assert not wrong
+
+
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_sparks(frame, name):
     with pytest.raises(Exception):  # noqa: B017 - which one is Spark's matter
@@ -303,7 +346,8 @@ def of_groups(F):
     return [
         F.sum("i"), F.sum(F.col("i") * 2), F.sum("x"), F.avg("h"), F.mean("b"), F.count("*"), F.count(F.lit(1)).alias("c"), F.count("i"),
         F.countDistinct("i"), F.max_by("v", "id"), F.count_if(F.col("i") > 1), F.min("m"), F.max("x"), F.bool_or("u"), F.every("u"), F.median("i"),
-        F.bit_xor("h"),
+        F.bit_xor("h"), F.sum("m"), F.avg("m"), F.sum("q"), F.avg(F.col("q") * 2), F.sum("y"), F.max(F.col("d") + 1),
+        F.sum(F.col("m").cast("decimal(38,2)")), F.avg(F.col("m").cast("decimal(29,3)")),
     ]  # fmt: skip
 
 
@@ -316,6 +360,88 @@ def test_aggregates_have_sparks_names_types_and_values(frame):
     found = run(ExecutionEnvironment().from_arrow(TABLE).groupBy("t").agg(*of_groups(our_functions)))
     assert found.column_names == theirs.column_names
     assert found.schema.types == theirs.schema.types
+    assert in_order(found) == in_order(theirs)
+
+
+DIGITS = {(38, 0): "9" * 33, (38, 38): "9" * 36, (29, 9): "9" * 29, (28, 0): "9" * 28, (18, 18): "5", (1, 0): "9"}
+"""By the digits and the scale of a decimal, the digits of a large value. Sums and means of two fit."""
+
+
+def of_decimals():
+    units = {kind: [int(n), -int(n), 1, -1, None, None, 0, int(n), 2, 3] for kind, n in DIGITS.items()}
+    columns = {
+        f"p{p}_{s}": pa.array([None if n is None else Decimal(n).scaleb(-s, Context(prec=76)) for n in rows], pa.decimal128(p, s))
+        for (p, s), rows in units.items()
+    }  # fmt: skip
+    return pa.table({"k": pa.array([0, 1, 2, 2, 3, 4, 4, 4, 5, 5]), **columns})
+
+
+@pytest.mark.parametrize("name", [f"p{p}_{s}" for p, s in DIGITS])
+def test_sums_and_means_of_decimals_are_sparks(frame, name):
+    rows = of_decimals()
+    theirs = frame.sparkSession.createDataFrame(rows).groupBy("k")
+    ours = ExecutionEnvironment().from_arrow(rows).groupBy("k")
+    for function in ("sum", "avg", "min", "max"):
+        made = theirs.agg(getattr(spark_functions, function)(name)).toArrow()
+        try:
+            found = run(ours.agg(getattr(our_functions, function)(name)))
+        except FiresteelError as refused:
+            assert function == "avg" and "beyond 38 digits" in str(refused), name
+            continue
+        assert found.schema.remove_metadata() == made.schema.remove_metadata()
+        assert in_order(found) == in_order(made)
+
+
+@pytest.mark.parametrize("digits", ["9" * 38, "6" + "0" * 37])
+def test_a_sum_of_decimals_that_does_not_fit_is_an_error(frame, digits):
+    rows = pa.table({"m": pa.array([Decimal(digits)] * 2, pa.decimal128(38, 0))})
+    with pytest.raises(Exception, match=r"overflow|OVERFLOW|NUMERIC_VALUE"):
+        frame.sparkSession.createDataFrame(rows).agg(spark_functions.sum("m")).collect()
+    with pytest.raises(FiresteelError, match="does not fit"):
+        run(ExecutionEnvironment().from_arrow(rows).agg(our_functions.sum("m")))
+
+
+WINDOWS = {
+    "of groups": lambda W: W.partitionBy("t"),
+    "of all": lambda W: W.partitionBy(),
+    "up to peers": lambda W: W.partitionBy("t").orderBy("b"),
+    "up to peers of floats": lambda W: W.partitionBy("u").orderBy("f"),
+    "of all in order": lambda W: W.orderBy("h"),
+    "of neighbours": lambda W: W.partitionBy("t").orderBy("id").rowsBetween(-1, 1),
+    "of what follows": lambda W: W.orderBy("id").rowsBetween(W.currentRow, W.unboundedFollowing),
+    "of no rows at first": lambda W: W.partitionBy("u").orderBy("id").rowsBetween(-3, -2),
+    "of near numbers": lambda W: W.partitionBy("u").orderBy("i").rangeBetween(-3, 7),
+    "of smaller numbers": lambda W: W.orderBy("l").rangeBetween(W.unboundedPreceding, -1),
+}  # fmt: skip
+
+
+def aggregates_over(F, window):
+    made = [
+        F.sum("i"), F.sum("m"), F.avg("q"), F.avg("b"), F.sum(F.col("b") * 2), F.min("s"), F.max("d"), F.max("f"), F.min("t"), F.count("*"),
+        F.count("v"), F.sum("f"), F.bool_or("u"), F.max("z"), F.sum(F.col("m").cast("decimal(38,2)")),
+    ]  # fmt: skip
+    return [*(one.over(window) for one in made), F.sum("i").over(window) - F.col("i")]
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_aggregates_over_windows_are_sparks(frame, name):
+    theirs = frame.select("id", *aggregates_over(spark_functions, WINDOWS[name](Window))).toArrow()
+    stream = ExecutionEnvironment().from_arrow(TABLE)
+    found = run(stream.select("id", *aggregates_over(our_functions, WINDOWS[name](our_window))))
+    assert found.column_names == theirs.column_names
+    assert found.schema.types == theirs.schema.types
+    assert in_order(found) == in_order(theirs)
+
+
+def test_names_of_functions_over_windows_are_sparks(frame):
+    def made(F, W):
+        of, all_ = W.partitionBy("t").orderBy(F.desc("u"), "id"), W.orderBy("id")
+        ranks = [F.row_number(), F.rank(), F.dense_rank(), F.ntile(2), F.lag("i"), F.lead("s", 2, "x")]
+        return [*(one.over(of) for one in ranks), F.rank().over(all_) + 1, F.lag("d").over(all_) + 1]
+
+    found = run(ExecutionEnvironment().from_arrow(TABLE).select(*made(our_functions, our_window)))
+    theirs = frame.select(*made(spark_functions, Window)).toArrow()
+    assert (found.column_names, found.schema.types) == (theirs.column_names, theirs.schema.types)
     assert in_order(found) == in_order(theirs)
 
 

@@ -146,11 +146,14 @@ class ExecutionEnvironment:
         runs_on = known._master
         if known._session is not None:
             runs_on = getattr(known._session.sparkContext, "master", runs_on)
-        if None not in (master, runs_on) and master != runs_on:
-            raise UsageError(
-                f"The environment that there is runs on {runs_on}, not on {master}.",
-                hint="Call its close() before, or write ExecutionEnvironment(master=...) for one more.",
-            )
+        if master is not None and runs_on is not None and master != runs_on:
+            from firesteel.spark.session.sessions import said_master, same_master
+
+            if not same_master(master, runs_on):
+                raise UsageError(
+                    f"The environment that there is runs on {said_master(runs_on)}, not on {master}.",
+                    hint="Call its close() before, or write ExecutionEnvironment(master=...) for one more.",
+                )
         known._master = runs_on or master
         if config is not None:
             known.options = known.options.merged(surroundings(configs=(os.fspath(config),)))

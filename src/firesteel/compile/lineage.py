@@ -130,7 +130,8 @@ def _chained(work: ChainedStep, node: StreamNode, before: StepColumns) -> StepCo
 def _keyed(work: KeyedStep, node: StreamNode, inputs: list[StepColumns]) -> StepColumns:
     operator: Any = work.direct
     if work.made is not None:
-        return _windowed(work, inputs[0]) if work.ordered_by else _aggregated(work.keys[0], work.made, inputs[0])
+        is_window = work.ordered_by is not None
+        return _windowed(work, inputs[0]) if is_window else _aggregated(work.keys[0], work.made, inputs[0])
     match operator:
         case SqlGroups() if len(inputs) == 2:
             direct = {**inputs[1].direct, **inputs[0].direct}
@@ -180,7 +181,7 @@ def _joined(join: HashJoin, inputs: Sequence[StepColumns]) -> StepColumns:
 
 def _windowed(work: KeyedStep, before: StepColumns) -> StepColumns:
     made = {output: before.of(reads, "TRANSFORMATION") for output, reads in (work.made or {}).items()}
-    by = before.deciding([*work.keys[0], *work.ordered_by], "WINDOW")
+    by = before.deciding([*work.keys[0], *(work.ordered_by or ())], "WINDOW")
     return StepColumns({**before.direct, **_known(made)}, before.indirect | by)
 
 

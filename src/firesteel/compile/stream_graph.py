@@ -168,8 +168,8 @@ class KeyedStep:
     """For groups and windows: the columns that each output column after the keys, or after those of the input, is made of; None: not known."""
     by_order: tuple[str, ...] = ()
     """Output columns that may be others where the same rows come in another order."""
-    ordered_by: tuple[str, ...] = ()
-    """For windows: the columns of their order."""
+    ordered_by: tuple[str, ...] | None = None
+    """For windows: the columns of their order. None: it is no window."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

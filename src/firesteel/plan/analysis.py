@@ -21,7 +21,7 @@ import pyarrow as pa
 from firesteel.errors import UsageError, shortened
 from firesteel.plan import coercion
 from firesteel.plan.coercion import VOID, accepts, common, decimal, is_number
-from firesteel.plan.expr import Expr, replaced
+from firesteel.plan.expr import Expr, replaced, walk
 from firesteel.plan.functions import FUNCTIONS, TYPES, Function
 from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, element_of, entry_of, fields_of, is_text, said, type_of
 
@@ -82,50 +82,120 @@ def _written(value: Any) -> Any:
             return value
 
 
-_INFIX = {"+", "-", "*", "/", "%", "=", "<", ">", "<=", ">=", "<=>", "and", "or", "&", "|", "^", "like", "rlike"}
+_INFIX = {"+", "-", "*", "/", "%", "=", "<", ">", "<=", ">=", "<=>", "and", "or", "&", "|", "^"}
+_SPELT = {
+    "not": "(NOT {0})", "!": "(NOT {0})", "~": "~{0}", "bitwise_not": "~{0}", "bitwiseNOT": "~{0}", "positive": "(+ {0})",
+    "isnull": "({0} IS NULL)", "isnotnull": "({0} IS NOT NULL)", "like": "{0} LIKE {1}", "extract": "extract({0} FROM {1})",
+    "datepart": "datepart({0} FROM {1})", "regexp_replace": "regexp_replace({0}, {1}, {2}, 1)",
+}  # fmt: skip
+_TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
+_CALLED = {
+    **{name: name.upper() for name in ("sqrt", "signum", "degrees", "radians", "ceil", "floor", "rlike", "regexp", "regexp_like", "pi", "e")},
+    "toDegrees": "DEGREES", "toRadians": "RADIANS", "negate": "negative", "create_map": "map", "dateadd": "date_add",
+    "timestamp_add": "timestampadd", "shiftLeft": "shiftleft", "shiftRight": "shiftright",
+    "shiftRightUnsigned": "shiftrightunsigned",
+}  # fmt: skip
+_VARIABLE = "namedlambdavariable()"
+_ORDER_OF_VALUES = (
+    "lambdafunction((IF(((V IS NULL) AND (V IS NULL)), 0, (IF((V IS NULL), 1, (IF((V IS NULL), -1, "
+    "(IF((V < V), -1, (IF((V > V), 1, 0)))))))))), V, V)"
+).replace("V", _VARIABLE)
 
 
 def text_of(node: Expr) -> str:  # noqa: PLR0911 - one for each kind
-    """The expression as its user would say it."""
+    """The expression as Spark names a column of it."""
     match node.cls:
         case "UnresolvedAttribute":
             return node["name"]
         case "Literal":
-            value = node.get("shown") or node["value"]
-            return repr(value) if node.type == "string" else str(value)
+            return _constant_text(node["value"], node.type)
         case "UnresolvedCast":
-            return f"CAST({text_of(node['child'])} AS {said(node.type)})"
+            return f"CAST({inner_text(node['child'])} AS {said(node.type).upper()})"
         case "UnresolvedExtractValue":
             key = node["extraction"]
-            of = text_of(node["child"])
+            of = inner_text(node["child"])
             return f"{of}.{key['value']}" if key.type == "string" else f"{of}[{text_of(key)}]"
         case "Alias":
             return text_of(node["child"])
         case "WindowOf":
             return f"{node['function'].kind}()"
+        case "Windowed":
+            return node["text"]
         case "SortOrder":
-            return f"{text_of(node['child'])} {'ASC' if node['ascending'] else 'DESC'}"
+            return f"{text_of(node['child'])} {'ASC NULLS FIRST' if node['ascending'] else 'DESC NULLS LAST'}"
         case "UnresolvedFunction":
-            return _called(node["name"], [text_of(one) for one in node["arguments"]])
+            return _called(node["name"], [inner_text(one) for one in node["arguments"]])
+        case "UnresolvedNamedLambdaVariable":
+            return _VARIABLE
+        case "LambdaFunction":
+            return _called("lambdafunction", list(map(inner_text, (node["function"], *node["arguments"]))))
         case _:
             return str(node.fields.get("expression", node.cls))
 
 
-def _called(name: str, given: list[str]) -> str:  # noqa: PLR0911 - one for each kind
+def inner_text(node: Expr) -> str:
+    """As :func:`text_of`, as a part of another expression."""
+    if node.cls != "Alias":
+        return text_of(node)
+    name = node["name"]
+    quoted = name if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) else f"`{name.replace('`', '``')}`"
+    return f"{text_of(node)} AS {quoted}"
+
+
+def _called(name: str, given: list[str]) -> str:
     if name in _INFIX and len(given) == 2:
         return f"({given[0]} {name.upper()} {given[1]})"
-    if name in ("not", "!"):
-        return f"(NOT {given[0]})"
-    if name == "negative":
-        return f"(- {given[0]})"
-    if name in ("isnull", "isnotnull"):
-        return f"({given[0]} IS {'NOT ' if name == 'isnotnull' else ''}NULL)"
+    if name in _SPELT:
+        return _SPELT[name].format(*given)
+    if name in _TRIMS and len(given) == 2:
+        return f"TRIM({_TRIMS[name]} {given[1]} FROM {given[0]})"
     if name == "in":
         return f"({given[0]} IN ({', '.join(given[1:])}))"
     if name == "when":
         whens = " ".join(f"WHEN {a} THEN {b}" for a, b in zip(given[0::2], given[1::2], strict=False))
         return f"CASE {whens}{f' ELSE {given[-1]}' if len(given) % 2 else ''} END"
-    return f"{name}({', '.join(given)})"
+    if name == "array_sort":
+        given = [*given, _ORDER_OF_VALUES]
+    if name in ("aggregate", "reduce") and len(given) == 3:
+        given = [*given, f"lambdafunction({_VARIABLE}, {_VARIABLE})"]
+    if name == "mask" and len(given) == 4:
+        given = [*given, "NULL"]
+    return f"{_CALLED.get(name, name)}({', '.join(given)})"
+
+
+def _constant_text(value: Any, kind: Any) -> str:
+    match kind:
+        case _ if value is None:
+            return "NULL"
+        case "boolean":
+            return str(value).lower()
+        case "binary":
+            return f"X'{value}'"
+        case "date":
+            return f"DATE '{_DAY + timedelta(days=value)}'"
+        case "timestamp" | "timestamp_ntz":
+            text = str((_INSTANT + timedelta(microseconds=value)).replace(tzinfo=None))
+            return f"TIMESTAMP '{text.rstrip('0') if '.' in text else text}'"
+        case _:
+            return str(Decimal(value) if decimal_of(kind) else value)
+
+
+def unnamed(node: Expr) -> bool:
+    """Whether Spark's name for it is not surely :func:`text_of`."""
+    return any(
+        one.cls in ("Arrow", "SortOrder", "WindowOf")
+        or (one.cls == "Literal" and not _has_one_text(one))
+        or (one.cls == "UnresolvedCast" and isinstance(one.type, dict))
+        for one in walk(node)
+    )
+
+
+def _has_one_text(constant: Expr) -> bool:
+    """A double has one within the range where Java writes no exponent; a time with a zone is written in the session's one."""
+    value = constant["value"]
+    if constant.type in FLOATS and value not in (None, "0.0", "-0.0", "NaN", "Infinity", "-Infinity"):
+        return 1e-3 <= abs(float(value)) < 1e7 and len(re.sub(r"\D", "", value).lstrip("0")) <= 16
+    return value is None or constant.type != "timestamp"
 
 
 # --- analysis -------------------------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ div; left right; =IntegralDivide
 <=; left right; =LessThanOrEqual
 >=; left right; =GreaterThanOrEqual
 <=> equal_null; col1 col2; =EqualNullSafe
-to_date; col format?; =to_date
+to_date; col format!?; =to_date
 typeof; col; =typeof
 struct; *cols; =struct
 array; *cols; =array

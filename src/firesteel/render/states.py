@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import arrow_type
+from firesteel.render.expressions.aggregates import decimal_mean
 from firesteel.render.expressions.statistics import spread_of_one
 from firesteel.render.expressions.texts import literal
 from firesteel.render.expressions.translator import Expressions
@@ -139,8 +140,14 @@ def _mean(function: Expr, x: Expressions, where: str | None) -> State:
         (*total.partial, *count.partial),
         (*total.single, *count.single),
         (*total.merged, "CAST(sum({1}) AS BIGINT)"),
-        "(CAST({0} AS DOUBLE) / nullif({1}, 0))",
+        _mean_text(function, "{0}", "{1}"),
     )
+
+
+def _mean_text(function: Expr, total: str, count: str) -> str:
+    if function.get("mean") is None:
+        return f"(CAST({total} AS DOUBLE) / nullif({count}, 0))"
+    return decimal_mean(total, count, function.type, function["mean"])
 
 
 def _folded(name: str, function: Expr, x: Expressions, where: str | None) -> State:

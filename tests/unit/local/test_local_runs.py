@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bdb
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dying_kit import PATHS
 from firesteel import ExecutionEnvironment, col
 from firesteel.errors import UsageError
 
@@ -286,7 +288,8 @@ joined = counts.key_by("word").join(words.distinct().key_by("word")).sort("word"
 assert joined.test_with(["a b"]) == joined.run_locally(1) == [{"word": "a", "n": 1}, {"word": "b", "n": 1}], joined.run_locally(1)
 print([name for name in ("pyspark", "py4j", "pandas") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    plain = {**os.environ, "PYTHONPATH": PATHS}  # without pandas: pyarrow loads it where it is there
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=plain)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

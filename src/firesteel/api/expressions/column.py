@@ -31,8 +31,7 @@ class Column:
     def __add__(self, other: Any) -> Column:
         return _of("+", self, other)
 
-    def __radd__(self, other: Any) -> Column:
-        return _of("+", other, self)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Column:
         return _of("-", self, other)
@@ -43,8 +42,7 @@ class Column:
     def __mul__(self, other: Any) -> Column:
         return _of("*", self, other)
 
-    def __rmul__(self, other: Any) -> Column:
-        return _of("*", other, self)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Column:
         return _of("/", self, other)
@@ -82,14 +80,12 @@ class Column:
     def __and__(self, other: Any) -> Column:
         return _of("and", self, other)
 
-    def __rand__(self, other: Any) -> Column:
-        return _of("and", other, self)
+    __rand__ = __and__
 
     def __or__(self, other: Any) -> Column:
         return _of("or", self, other)
 
-    def __ror__(self, other: Any) -> Column:
-        return _of("or", other, self)
+    __ror__ = __or__
 
     def __invert__(self) -> Column:
         return _of("not", self)
@@ -154,7 +150,7 @@ class Column:
 
     def substr(self, startPos: Any, length: Any) -> Column:  # noqa: N803
         """``length`` characters from ``startPos`` on, the first one being 1; a negative one counts from the end."""
-        return _of("substring", self, startPos, length)
+        return _of("substr", self, startPos, length)
 
     def bitwiseAND(self, other: Any) -> Column:  # noqa: N802
         return _of("&", self, other)
@@ -231,11 +227,6 @@ class Column:
         """The column that it merely names."""
         tree = self.tree
         return tree["name"] if tree.cls == "UnresolvedAttribute" else None
-
-    @property
-    def given_name(self) -> str | None:
-        """The name of a result, if it is a column or has an alias."""
-        return self.tree["name"] if self.tree.cls in ("UnresolvedAttribute", "Alias") else None
 
 
 def column(value: Any) -> Column:

@@ -13,13 +13,13 @@ from firesteel.api.expressions.column import HINT, Column
 from firesteel.compile.stream_graph import Selection
 from firesteel.engine.convert import carrier
 from firesteel.errors import EngineStop, UsageError
-from firesteel.plan.analysis import Analysis, folded, literal
+from firesteel.plan.analysis import Analysis, attribute, call, folded, inner_text, literal, unnamed
 from firesteel.plan.coercion import VOID
-from firesteel.plan.expr import Expr, Unsupported, attributes, conjuncts, replaced
+from firesteel.plan.expr import Expr, Unsupported, attributes, conjuncts, replaced, walk
 from firesteel.plan.expr import column as column_of
 from firesteel.plan.hints import hints
 from firesteel.plan.raising import any_raises, may_raise, sure
-from firesteel.plan.types import arrow_type, engine_type, said, sparks_type
+from firesteel.plan.types import arrow_type, engine_type, entry_of, said, sparks_type
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.relations import all_of
 from firesteel.task.expressions import plain_column
@@ -79,6 +79,51 @@ class Resolved:
             raise unknown_column(self.schema, name, "the expression")
         found = column_of(f"c{place}", self.kinds[f"c{place}"])
         return reduce(lambda one, field: Analysis(self._column).part(one, literal(field)), fields, found)
+
+    def name(self, column: Column) -> str:
+        """Of a column that its user gave none: Spark's. Raises UsageError where that is not known."""
+        if column.tree.cls == "Alias":
+            return column.tree["name"]
+        inner = column.tree
+        while inner.cls == "UnresolvedCast":
+            inner = inner["child"]
+        if inner.cls == "Alias" or (inner.cls == "UnresolvedAttribute" and inner["name"] in self.schema.names):
+            return inner["name"]
+        if column.plain_name is not None:
+            self.resolved(column)
+            return column.plain_name.rpartition(".")[2]
+        return self.part_name(column)
+
+    def part_name(self, column: Column) -> str:
+        """As Spark writes it in the name of a function of it. Raises UsageError where that is not known."""
+        if unnamed(column.tree) or _hidden_names(column.tree, self.resolved(column)):
+            raise UsageError(f"The column {column} has no name.", hint="Add alias(name).")
+        return inner_text(self._spelt(column.tree))
+
+    def _spelt(self, node: Expr) -> Expr:
+        """The same, in the words that Spark has for the types of its parts."""
+        if node.cls == "UnresolvedAttribute" and node["name"] not in self.schema.names:
+            first, *fields = node["name"].split(".")
+            parts = (literal(field) for field in fields)
+            chain = reduce(lambda one, field: Expr("UnresolvedExtractValue", {"child": one, "extraction": field}), parts, attribute(first))  # fmt: skip
+            return self._spelt(chain)
+        if node.cls == "LambdaFunction":
+            return node
+        spelt = {name: self._spelt_field(field) for name, field in node.fields.items()}
+        by_text = node.cls == "UnresolvedExtractValue" and node["extraction"].type == "string"
+        if by_text and entry_of(self.resolved(Column(node["child"])).type) is not None:
+            spelt["extraction"] = attribute(node["extraction"]["value"])
+        if node.cls == "UnresolvedFunction" and node["name"] in ("+", "-"):
+            cls, (a, b) = self.resolved(Column(node)).cls, spelt["arguments"]
+            if cls in ("DateAdd", "DateSub"):
+                days_first = self.resolved(Column(node["arguments"][0])).type != "date"
+                return call("date_add" if cls == "DateAdd" else "date_sub", *((b, a) if days_first else (a, b)))
+        return replace(node, fields=spelt)
+
+    def _spelt_field(self, field: Any) -> Any:
+        if isinstance(field, list):
+            return [self._spelt_field(one) for one in field]
+        return self._spelt(field) if isinstance(field, Expr) else field
 
     def type_of(self, column: Column) -> pa.DataType:
         return self._checked(column, self.resolved(column))
@@ -166,3 +211,17 @@ class Resolved:
                 hint="Leave it out before by select() or drop(), or cast it to another type.",
             ) from None
         return field
+
+
+def _hidden_names(tree: Expr, made: Expr) -> bool:
+    """Whether a function of Columns has parts that Spark names by their types."""
+    written, resolved = (
+        [one for top in walk(tree_) if top.cls == "LambdaFunction" for one in walk(top)] for tree_ in (tree, made)
+    )
+    days = any(one.cls in ("DateAdd", "DateSub") for one in resolved)
+    return any(
+        (one.cls == "UnresolvedFunction" and one["name"] in ("+", "-") and days)
+        or (one.cls == "UnresolvedExtractValue" and one["extraction"].type == "string")
+        or (one.cls == "UnresolvedAttribute" and "." in one["name"])
+        for one in written
+    )

@@ -9,11 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.column import column as as_column
 from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.steps.aggregates.agg import AggregateCall
+from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.common import step_at, unused_name
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, plain_names, translated
-from firesteel.api.steps.window import WindowFunction, WindowSpec, windowed
+from firesteel.api.steps.window import NUMBERS, WindowFunction, WindowSpec, frame_of, windowed, with_names
 from firesteel.compile.stream_graph import ChainedStep, Selection
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
@@ -65,12 +68,11 @@ def _named_column(schema: pa.Schema, given: Any) -> tuple[str, Computed]:
         return given, as_expression(given)
     expression = expression_of(schema, given, "select")
     if isinstance(expression, Column):
-        name = expression.given_name
-        if name is None:
-            told = NotTranslated if is_spark_column(given) else UsageError
-            raise told(f"The column {expression} has no name.", hint="Add alias(name).")
-        return name, expression
-    name = plain_column(expression, schema) or (given.given_name if isinstance(given, Column) else None)
+        named = expression.tree.cls in ("UnresolvedAttribute", "Alias")
+        if is_spark_column(given) and not named:
+            raise NotTranslated(f"Spark names the column {expression}.", hint="Add alias(name).")
+        return Resolved.of(schema).name(with_names(expression, schema)), expression
+    name = plain_column(expression, schema)
     if name is None:
         project_schema(schema, [("x", expression)])
         raise UsageError(f"The expression {expression} has no name.", hint=f"Write select(name={expression}).")
@@ -219,21 +221,44 @@ def _without_windows(
 ) -> tuple[Pipeline, list[tuple[str, Computed]]]:
     """The same columns over rows that have a column for each function over a window."""
     specs: dict[int, WindowSpec] = {}
-    functions: dict[int, dict[str, WindowFunction]] = {}
+    functions: dict[int, dict[str, WindowFunction | Aggregation]] = {}
+    computed: dict[str, Computed] = {}
+    schema = pipeline.schema
+
+    def name_of(argument: Any, function: str) -> str:
+        made = expression_of(schema, argument, "over")
+        if function.startswith(("stddev", "var")):
+            made = as_column(made).cast("double")
+        plain = made.plain_name if isinstance(made, Column) else plain_column(made, schema)
+        if plain is not None and plain in schema.names:
+            return plain
+        name = unused_name(f"__computed{len(computed)}", schema.names)
+        computed[name] = made
+        return name
 
     def named(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        name = unused_name(f"__window{sum(map(len, functions.values()))}", pipeline.names)
-        specs[id(node["spec"])] = node["spec"]
-        functions.setdefault(id(node["spec"]), {})[name] = node["function"]
-        return attribute(name)
+        function, spec = node["function"], node["spec"]
+        if not isinstance(spec, WindowSpec):
+            raise UsageError(f"over() wants a window, not {spec!r}.", hint='Write over(window.partitionBy("k")).')
+        if isinstance(function, AggregateCall):
+            arguments = tuple(name_of(one, function.function) for one in function.arguments)
+            function = Aggregation(function.function, arguments, "", given=function.given, sparks=True)
+        name = unused_name(f"__window{sum(map(len, functions.values()))}", schema.names)
+        specs[id(spec)] = spec
+        functions.setdefault(id(spec), {})[name] = function
+        place = attribute(name)
+        return Expr("UnresolvedCast", {"child": place}, "integer") if function.kind in NUMBERS else place
 
     found = [(n, Column(replaced(e.tree, named)) if isinstance(e, Column) else e) for n, e in pairs]
+    if computed:
+        every = [*((n, column(n)) for n in schema.names), *computed.items()]
+        pipeline = project(pipeline, "columns of windows", every, place)
     for key, spec in specs.items():
         keys = tuple(plain_names(spec.partition, "over"))
         check_columns(pipeline.schema, keys, "over")
-        pipeline = windowed(pipeline, keys, functions[key], list(spec.order), place)
+        pipeline = windowed(pipeline, keys, functions[key], list(spec.order), place, frame_of(spec))
     return pipeline, found
 
 

@@ -6,33 +6,36 @@ Frames are of rows, as SQL's ``ROWS BETWEEN``, never of equal values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
 
-from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.column import Column, column, named
+from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import check_order
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import is_spark_column, ordering
+from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
 from firesteel.compile.relations import groups
 from firesteel.engine.convert import conformed, opaque
 from firesteel.errors import UsageError
-from firesteel.plan.expr import Expr, Unsupported, integer
+from firesteel.plan.analysis import literal, text_of
+from firesteel.plan.expr import Expr, Unsupported, integer, replaced
 from firesteel.plan.relation import Window
 from firesteel.plan.types import type_of
 from firesteel.task.functions.rows import fits
 from firesteel.task.operators.relational import check_columns
 
 __all__ = [
-    "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum", "dense_rank", "first",
-    "lag", "last", "lead", "ntile", "orderBy", "partitionBy", "rank", "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum",
-    "row_number",
+    "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum",
+    "dense_rank", "first", "lag", "last", "lead", "ntile", "orderBy", "partitionBy", "rangeBetween", "rank",
+    "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum", "row_number", "rowsBetween",
 ]  # fmt: skip
 
-_NUMBERS = {"row_number": "RowNumber", "rank": "Rank", "dense_rank": "DenseRank", "ntile": "NTile"}
+NUMBERS = {"row_number": "RowNumber", "rank": "Rank", "dense_rank": "DenseRank", "ntile": "NTile"}
 _NEIGHBOURS = {"lag": "Lag", "lead": "Lead"}
 _ENDS = {"first": "First", "last": "Last"}
 """By kind the class of the expression. All others are aggregates."""
@@ -44,12 +47,33 @@ class WindowSpec:
 
     partition: tuple[Any, ...] = ()
     order: tuple[Any, ...] = ()
+    frame: tuple[str, int, int] | None = None
 
     def partitionBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return WindowSpec(cols, self.order)
+        return replace(self, partition=cols)
 
     def orderBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return WindowSpec(self.partition, cols)
+        return replace(self, order=cols)
+
+    def rowsBetween(self, start: int, end: int) -> WindowSpec:  # noqa: N802
+        """Aggregates are of rows from ``start`` to ``end`` places after each row: ``rowsBetween(-2, 0)``."""
+        return replace(self, frame=_frame("ROWS", start, end))
+
+    def rangeBetween(self, start: int, end: int) -> WindowSpec:  # noqa: N802
+        """Aggregates are of rows whose order, an integer, is from ``start`` to ``end`` more than that of each row."""
+        return replace(self, frame=_frame("RANGE", start, end))
+
+
+unboundedPreceding, currentRow, unboundedFollowing = -(1 << 63), 0, (1 << 63) - 1  # noqa: N816
+"""Ends of frames, as in PySpark."""
+
+
+def _frame(kind: str, start: Any, end: Any) -> tuple[str, int, int]:
+    if not (type(start) is int and type(end) is int and start <= end):
+        raise UsageError(
+            f"A window's frame is from one whole number to another that is not smaller, not from {start!r} to {end!r}."
+        )
+    return kind, max(start, unboundedPreceding), min(end, unboundedFollowing)
 
 
 def partitionBy(*cols: Any) -> WindowSpec:  # noqa: N802
@@ -58,8 +82,18 @@ def partitionBy(*cols: Any) -> WindowSpec:  # noqa: N802
 
 
 def orderBy(*cols: Any) -> WindowSpec:  # noqa: N802
-    """PySpark's ``Window.orderBy``, which :meth:`WindowSpec.partitionBy` has to follow."""
+    """PySpark's ``Window.orderBy``: without ``partitionBy`` the window is of all rows, in one task."""
     return WindowSpec(order=cols)
+
+
+def rowsBetween(start: int, end: int) -> WindowSpec:  # noqa: N802
+    """PySpark's ``Window.rowsBetween``."""
+    return WindowSpec().rowsBetween(start, end)
+
+
+def rangeBetween(start: int, end: int) -> WindowSpec:  # noqa: N802
+    """PySpark's ``Window.rangeBetween``."""
+    return WindowSpec().rangeBetween(start, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +105,22 @@ class WindowFunction:
     n: int | None = None
     default: Any = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return () if self.column is None else (self.column,)
+
     def over(self, window: WindowSpec) -> Column:
         """As a Column for ``select`` and ``withColumn``, with the type that Spark gives it."""
-        if self.kind not in _NUMBERS and self.kind not in _NEIGHBOURS:
+        if self.kind not in NUMBERS and self.kind not in _NEIGHBOURS:
             raise UsageError(
                 f"{self.kind} is of another frame in PySpark: over() is for row_number, rank, dense_rank, ntile, lag and lead.",
                 hint='Write key_by("k").window(order_by="t", ...).',
             )
-        if not window.partition or not window.order:
+        if not window.order or window.frame is not None:
             raise UsageError(
-                "over() wants groups and an order.", hint='Write over(window.partitionBy("k").orderBy("t")).'
+                f"{self.kind} wants an order and no frame.", hint='Write over(window.partitionBy("k").orderBy("t")).'
             )
-        made = Column(Expr("WindowOf", {"function": self, "spec": window}))
-        return made.cast("int") if self.kind in _NUMBERS else made
+        return Column(Expr("WindowOf", {"function": self, "spec": window}))
 
 
 def row_number() -> WindowFunction:
@@ -183,36 +220,57 @@ def _rolling(kind: str, column: str, rows: int) -> WindowFunction:
 # --- for KeyedStream.window -----------------------------------------------------------------------------------------
 
 
-def windowed(
-    pipeline: Pipeline, keys: tuple[str, ...], functions: Mapping[str, Any], order_by: Any, place: str
+def windowed(  # noqa: PLR0917
+    pipeline: Pipeline,
+    keys: tuple[str, ...],
+    functions: Mapping[str, Any],
+    order_by: Any,
+    place: str,
+    frame: tuple[str, int, int] | None = None,
 ) -> Pipeline:
     """The rows with a column more for each function. Raises UsageError for whatever does not fit."""
     if not functions:
         raise UsageError("window has no column to make.", hint="Write window(order_by=..., n=window.row_number()).")
     schema = pipeline.schema
     kinds = {output: _type(function, output, schema) for output, function in functions.items()}
-    order = _order(schema, order_by)
-    compared = [one.column for one in functions.values() if one.kind in ("sum", "mean", "min", "max")]
+    all_aggregates = all(isinstance(one, Aggregation) for one in functions.values())
+    is_unordered = isinstance(order_by, (tuple, list)) and not order_by
+    order = () if all_aggregates and is_unordered else _order(schema, order_by)
+    if frame is not None and frame[0] == "RANGE" and not set(frame[1:]) <= set(_END):
+        kinds_of_order = [schema.field(name).type for name, _ in order]
+        if not (len(order) == 1 and pa.types.is_signed_integer(kinds_of_order[0])):
+            found = ", ".join(map(str, kinds_of_order))
+            raise UsageError(f"A range of a window by numbers wants one order by an integer, not by {found}.")
+    compared = [name for one in functions.values() if one.kind in _COMPUTED for name in one.columns]
     groups.check_types(groups.narrowed(schema, compared), "window")
     stream = groups.stream_of(pipeline.node, schema.names, "window", opaque)
     columns = groups.columns_of(stream, schema.names)
     by = [groups.sort_order(columns[name], ascending, nulls_first=ascending) for name, ascending in order]
     items = {
-        f"w{n}": _expression(function, schema, columns, by, kind)
+        f"w{n}": _aggregate(function, schema, columns, by, frame or _ALL)
+        if isinstance(function, Aggregation)
+        else _expression(function, schema, columns, by, kind)
         for n, (function, kind) in enumerate(zip(functions.values(), kinds.values(), strict=True))
     }
     relation = Window(stream, tuple(columns[key] for key in keys), items)
     out = pa.schema([*schema, *(pa.field(output, kind) for output, kind in kinds.items())])
-    made = {output: () if one.column is None else (one.column,) for output, one in functions.items()}
+    made = {output: one.columns for output, one in functions.items()}
     name, ordered_by = f"window({', '.join(functions)})", tuple(column for column, _ in order)
-    alone = any(one.kind == "sum" or one.default is not None for one in functions.values())
+    alone = any(
+        isinstance(one, Aggregation) or one.kind == "sum" or one.default is not None for one in functions.values()
+    )
     try:
         return pipeline.at(groups.window(pipeline.node, relation, keys, out, name, alone, made, ordered_by, place))
     except Unsupported as error:
         raise UsageError(f"window cannot be computed: {error}.") from None
 
 
+_COMPUTED = ("sum", "mean", "min", "max")
+
+
 def _type(function: Any, output: str, schema: pa.Schema) -> pa.DataType:
+    if isinstance(function, Aggregation):
+        return _type_over(function, schema)
     if not isinstance(function, WindowFunction):
         raise UsageError(
             f"{output}={function!r} is not a window function.",
@@ -220,7 +278,7 @@ def _type(function: Any, output: str, schema: pa.Schema) -> pa.DataType:
         )
     if output in schema.names:
         raise UsageError(f"There is a column '{output}' already.", hint="Give the result another name.")
-    if function.kind in _NUMBERS:
+    if function.kind in NUMBERS:
         return pa.int64()
     check_columns(schema, [str(function.column)], function.kind)
     type_ = schema.field(function.column).type
@@ -237,6 +295,83 @@ def _aggregation(function: WindowFunction) -> Aggregation:
     return Aggregation(function.kind, (str(function.column),), "")
 
 
+_OVER = {
+    "sum": "Sum", "mean": "Average", "min": "Min", "max": "Max", "count": "Count", "bool_and": "Min", "bool_or": "Max",
+    "stddev_samp": "StddevSamp", "stddev_pop": "StddevPop", "var_samp": "VarianceSamp", "var_pop": "VariancePop",
+}  # fmt: skip
+
+
+def _type_over(function: Aggregation, schema: pa.Schema) -> pa.DataType:
+    if function.function not in _OVER:
+        raise UsageError(f"{function.function} is not taken over a window.", hint=f"There are {', '.join(_OVER)}.")
+    check_columns(schema, function.columns, "over")
+    of = schema.field(function.columns[0]).type if function.columns else None
+    if function.function in ("sum", "mean") and not (
+        pa.types.is_signed_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal128(of)
+    ):
+        raise UsageError(f"{function.function} over a window is of numbers, and not of {of}.", hint="Cast the column.")
+    return output_type(function, schema)
+
+
+def with_names(written: Column, schema: pa.Schema) -> Column:
+    """The same, with Spark's names in the place of functions over windows."""
+
+    def spoken(node: Expr) -> Expr | None:
+        if node.cls != "WindowOf":
+            return None
+        function, spec = node["function"], node["spec"]
+        kind = None
+        if isinstance(function, WindowFunction):
+            made = "integer" if function.kind in NUMBERS else type_of(schema.field(str(function.column)).type)
+            n = function.n
+            if function.kind in _NEIGHBOURS:
+                default = text_of(literal(function.default))
+                text, at = (
+                    f"{function.kind}({function.column}, {n}, {default})",
+                    n if function.kind == "lead" else -(n or 0),
+                )
+                kind = ("ROWS", at or 0, at or 0)
+            else:
+                text = {"rank": "RANK()", "dense_rank": "DENSE_RANK()"}.get(
+                    function.kind, f"{function.kind}({n or ''})"
+                )
+                kind = ("ROWS", unboundedPreceding, currentRow)
+        else:
+            rows = Resolved.of(schema)
+            text, made = function.spoken(rows), type_of(_type_over(*_of_arguments(function, rows)))
+        by = [f"PARTITION BY {', '.join(plain_names(spec.partition, 'over'))}"] if spec.partition else []
+        if spec.order:
+            order = ", ".join(
+                f"{name} {'ASC NULLS FIRST' if up else 'DESC NULLS LAST'}"
+                for name, up in _order(schema, list(spec.order))
+            )
+            by.append(f"ORDER BY {order}")
+        rows, *ends = kind or frame_of(spec)
+        words = {unboundedPreceding: "UNBOUNDED PRECEDING", 0: "CURRENT ROW", unboundedFollowing: "UNBOUNDED FOLLOWING"}
+        by.append(f"{rows} BETWEEN {' AND '.join(words.get(end, f'{end} FOLLOWING') for end in ends)}")
+        return Expr("Windowed", {"text": f"{text} OVER ({' '.join(by)})"}, made)
+
+    return Column(replaced(written.tree, spoken))
+
+
+def _of_arguments(call: AggregateCall, rows: Resolved) -> tuple[Aggregation, pa.Schema]:
+    """The aggregate of columns that have the types of its arguments, and these columns."""
+    given = [column(named(one) if isinstance(one, str) else one) for one in call.arguments]
+    fields = [(f"a{place}", rows.type_of(one)) for place, one in enumerate(given)]
+    names = tuple(name for name, _ in fields)
+    return Aggregation(call.function, names, "", given=call.given, sparks=True), pa.schema(fields)
+
+
+def frame_of(spec: WindowSpec) -> tuple[str, int, int]:
+    """Spark's, where it has none: all rows, or those up to the last one that is equal in the order. Raises UsageError."""
+    if spec.frame is not None and spec.frame[0] == "RANGE" and not spec.order:
+        raise UsageError("rangeBetween wants an order.", hint='Write window.orderBy("n").rangeBetween(-1, 1).')
+    whole = (
+        ("RANGE", unboundedPreceding, currentRow) if spec.order else ("ROWS", unboundedPreceding, unboundedFollowing)
+    )
+    return spec.frame or whole
+
+
 # --- as expressions of a plan ---------------------------------------------------------------------------------------
 
 
@@ -245,8 +380,8 @@ def _expression(
 ) -> Expr:
     kind, n, of = function.kind, integer(function.n), columns.get(str(function.column))
     first, last = Expr("UnboundedPreceding", {}), Expr("CurrentRow", {})
-    if kind in _NUMBERS:
-        made = Expr(_NUMBERS[kind], {"buckets": n})
+    if kind in NUMBERS:
+        made = Expr(NUMBERS[kind], {"buckets": n})
     elif kind in _NEIGHBOURS:
         default = Expr("Literal", {"value": _written(function.default, type_)}, of and of.type)
         made = Expr(
@@ -266,6 +401,40 @@ def _expression(
     return Expr("WindowExpression", {"windowFunction": made, "windowSpec": spec}, type_of(opaque(type_)))
 
 
+def _aggregate(
+    function: Aggregation,
+    schema: pa.Schema,
+    columns: Mapping[str, Expr],
+    order: list[Expr],
+    frame: tuple[str, int, int],
+) -> Expr:
+    """As Spark's plans have it."""
+    of, kind = [columns[name] for name in function.columns], type_of(opaque(output_type(function, schema)))
+    context = Expr("NumericEvalContext", {"evalMode": "ANSI"})
+    fields = {"children": of or [literal(1)], "child": of[0] if of else None, "evalContext": context}
+    call = {"aggregateFunction": Expr(_OVER[function.function], fields, kind), "mode": Expr("Complete", {})}
+    rows = frame[0] == "ROWS"
+    ends = [_END.get(end) or integer(end) for end in frame[1:]]
+    if not rows and order:
+        ends = [replace(end, type=order[0]["child"].type) if end.cls == "Literal" else end for end in ends]
+    made = Expr(
+        "SpecifiedWindowFrame",
+        {"frameType": Expr("RowFrame" if rows else "RangeFrame", {}), "lower": ends[0], "upper": ends[1]},
+    )
+    by = [*order, groups.ties(columns.values())] if rows and frame != _ALL else order
+    spec = Expr("WindowSpecDefinition", {"orderSpec": by, "frameSpecification": made})
+    call = Expr("AggregateExpression", {**call, "isDistinct": False, "filter": None}, kind)
+    return Expr("WindowExpression", {"windowFunction": call, "windowSpec": spec}, kind)
+
+
+_ALL = ("ROWS", unboundedPreceding, unboundedFollowing)
+_END = {
+    unboundedPreceding: Expr("UnboundedPreceding", {}),
+    currentRow: Expr("CurrentRow", {}),
+    unboundedFollowing: Expr("UnboundedFollowing", {}),
+}
+
+
 def _written(value: Any, type_: pa.DataType) -> Any:
     """A value as a literal of a plan has it."""
     if value is None:
@@ -283,12 +452,12 @@ def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
         isinstance(order_by, tuple) and len(cast(tuple[Any, ...], order_by)) == 2 and isinstance(order_by[1], bool)
     )
     columns: Sequence[Any] = [order_by] if single else list(order_by or ())
-    columns = [ordering(column, "window") for column in columns]
-    order = [(column, True) if isinstance(column, str) else column for column in columns]
-    for column in order:
-        if not (isinstance(column, tuple) and len(column) == 2 and isinstance(column[1], bool)):
+    columns = [ordering(one, "window") for one in columns]
+    order = [(one, True) if isinstance(one, str) else one for one in columns]
+    for one in order:
+        if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], bool)):
             raise UsageError(
-                f"window cannot order by {column!r}.",
+                f"window cannot order by {one!r}.",
                 hint='Write order_by="t", or order_by=[("t", False), "n"] (False: descending).',
             )
     if not order:

@@ -129,7 +129,8 @@ def window(  # noqa: PLR0917
     query = SqlOfKeys(kind, text, (keys,), (rows.schema,), out, (passed,), raises=alone, computes=False)
     operator = SqlGroups(query) if alone else query
     work = KeyedStep(operator, operator, (keys,), keys, made, ordered_by=ordered_by)
-    return StreamNode(kind, work, out, (StreamEdge(rows, ShipStrategy.HASH, keys),), place=place)
+    ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
+    return StreamNode(kind, work, out, (StreamEdge(rows, ship, keys),), place=place)
 
 
 def distinct(rows: StreamNode, keys: tuple[str, ...], kind: str, place: str) -> StreamNode:

@@ -244,5 +244,10 @@ def _mean(total: str, count: str, kind: str, digits: int | None, function: Expr)
         return f"(CAST({unscaled(total, digits)} AS DOUBLE) / nullif({count}, 0))"
     if kind == "double":
         return f"({total} / nullif({count}, 0))"
+    return decimal_mean(total, count, kind, checked(function.type))
+
+
+def decimal_mean(total: str, count: str, kind: str, mean: str) -> str:
+    """``kind``: of the sum."""
     by = f"CAST(nullif({count}, 0) AS DECIMAL(20,0))"
-    return decimal_quotient(f"CAST({total} AS {engine_type(kind)})", kind, by, "decimal(20,0)", checked(function.type))
+    return decimal_quotient(f"CAST({total} AS {engine_type(kind)})", kind, by, "decimal(20,0)", mean)

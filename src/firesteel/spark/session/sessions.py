@@ -79,9 +79,10 @@ def create_session(
     conf = conf or {}
     running = SparkContext._active_spark_context
     if running is not None:
-        if master is not None and running.master not in (master, retrying(master, conf)):
+        runs_on = str(running.master)
+        if master is not None and not same_master(runs_on, master):
             raise UsageError(
-                f"This process already runs Spark on '{running.master}', so it cannot start one on '{master}'.",
+                f"This process already runs Spark on '{said_master(runs_on)}', so it cannot start one on '{master}'.",
                 hint="Stop that session first, or leave out the master to use it.",
             )
         return SparkSession.builder.getOrCreate()
@@ -147,6 +148,15 @@ def retrying(master: str, conf: Mapping[str, str]) -> str:
     """
     local = _LOCAL.fullmatch(master)
     return f"local[{local['threads'] or 1},{conf.get(_MAX_FAILURES, '4')}]" if local else master
+
+
+def said_master(master: str) -> str:
+    """Without the retries that :func:`retrying` adds."""
+    return re.sub(r"(local\[[^,]+),\d+\]", r"\1]", master)
+
+
+def same_master(one: str, other: str) -> bool:
+    return said_master(retrying(one, {})) == said_master(retrying(other, {}))
 
 
 def check_session(session: Any) -> None:

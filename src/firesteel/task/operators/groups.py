@@ -174,6 +174,6 @@ def _as_error_of_rows(name: str, batches: Batches) -> Batches:
     except EngineStop as stop:
         if stop.kind is not Stop.VALUE:
             raise
-        said = stop.message.removeprefix("Invalid Input Error: ")
+        said = stop.message.removeprefix("Invalid Input Error: ").removeprefix("left to Spark: ")
         text = said if said.startswith("A sum of column") else f"A value of step '{name}' does not fit its type: {said}"
         raise FiresteelError(text, hint="Cast the column to a wider decimal or to double before.") from stop

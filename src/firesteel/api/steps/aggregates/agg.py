@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from firesteel.api.ddl import to_schema
+from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.common import require_count
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
+from firesteel.plan.expr import Expr
 from firesteel.task.operators.aggregation.aggregate import Aggregate
 from firesteel.task.operators.aggregation.sketches import (
     LEAST_ERROR,
@@ -49,8 +52,8 @@ class AggregateCall:
     """Makes one that the engine does not compute, of the names of its columns."""
     condition: Any = None
     name: str | None = None
-    like_spark: bool = False
-    """Its result has to have Spark's type."""
+    said: tuple[str, tuple[Any, ...]] | None = None
+    """Its result has to have Spark's type, and without another name Spark's: this text, with what Spark says of these columns in it."""
 
     def where(self, condition: Any) -> AggregateCall:
         """Only of rows for which the expression, the boolean column of this name, or the condition in SQL (``"n > 3"``, as in
@@ -60,6 +63,21 @@ class AggregateCall:
         if condition is None or (isinstance(condition, str) and not condition.strip()):
             raise UsageError("where() wants a condition.", hint='Write agg.count().where(col("n") > 3).')
         return replace(self, condition=condition)
+
+    def over(self, window: Any) -> Column:
+        """Of the rows of a window, for each of them: ``F.sum("n").over(window.partitionBy("k").orderBy("t"))``, as a Column for ``select``
+        and ``withColumn``. Of the aggregates of ``firesteel.functions``."""
+        if self.said is None or self.ours is not None or self.condition is not None or self.name is not None:
+            raise UsageError(
+                f"{self.function} is not taken over a window.",
+                hint='Write F.sum("n").over(...), after from firesteel import functions as F.',
+            )
+        return Column(Expr("WindowOf", {"function": self, "spec": window}))
+
+    def spoken(self, rows: Resolved) -> str:
+        """Spark's name for it. Raises UsageError."""
+        text, columns = self.said or ("{}", ())
+        return text.format(", ".join(rows.part_name(one) if isinstance(one, Column) else str(one) for one in columns))
 
     def alias(self, name: str) -> AggregateCall:
         """Under this name: ``aggregate(agg.sum("n").alias("total"))`` is ``aggregate(total=agg.sum("n"))``."""

@@ -38,6 +38,12 @@ class Aggregation:
     """More arguments of the function: fields of its expression."""
     ours: Aggregate | None = None
     """It is a user's, or a sketch: the engine does not compute it."""
+    sparks: bool = False
+    """Sums and means of decimals have Spark's types."""
+
+    @property
+    def kind(self) -> str:
+        return self.function
 
     @property
     def reads(self) -> list[str]:
@@ -78,6 +84,8 @@ def call_of(agg: Aggregation, schema: pa.Schema, columns: Mapping[str, Expr]) ->
         fields["order"] = of[1:]
     if cls == "Sum":
         fields["said"] = agg.columns[0]
+    if cls == "Average" and _types.is_decimal(kind):
+        fields["mean"] = type_of(kind)
     if cls == "Moments":
         fields["kind"] = agg.function
     function = Expr(cls, fields, type_of(kind if inner is None else inner))
@@ -122,13 +130,20 @@ def _distinct(agg: Aggregation, schema: pa.Schema) -> Made:
 
 def _sum(agg: Aggregation, schema: pa.Schema) -> Made:
     type_ = _typed(agg, schema)
+    if agg.sparks and _types.is_decimal128(type_):
+        type_ = _wider(_plain(agg, schema), 10, 0)
     return type_, "Sum", pa.int64() if _types.is_duration(type_) else None
 
 
 def _mean(agg: Aggregation, schema: pa.Schema) -> Made:
-    type_ = _typed(agg, schema)
-    decimal = _types.is_decimal(_plain(agg, schema))
-    return type_, "Average", aggregate_type("sum", agg.columns[0], schema) if decimal else pa.float64()
+    type_, plain = _typed(agg, schema), _plain(agg, schema)
+    if agg.sparks and _types.is_decimal128(plain):
+        return _wider(plain, 4, 4), "Average", _wider(plain, 10, 0)
+    return type_, "Average", aggregate_type("sum", agg.columns[0], schema) if _types.is_decimal(plain) else pa.float64()
+
+
+def _wider(type_: pa.DataType, digits: int, scale: int) -> pa.DataType:
+    return pa.decimal128(min(type_.precision + digits, 38), min(type_.scale + scale, 38))
 
 
 def _extreme(agg: Aggregation, schema: pa.Schema) -> Made:

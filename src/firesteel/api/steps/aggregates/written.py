@@ -10,8 +10,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.expressions.column import Column
+from firesteel.api.expressions.column import Column, named
 from firesteel.api.expressions.column import column as as_column
+from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import ROWS, Aggregation
@@ -46,7 +47,7 @@ def calls(
     found: list[tuple[str, AggregateCall]] = []
     for one in (*given, named):
         if isinstance(one, AggregateCall):
-            found.append((_own_name(one), one))
+            found.append((_own_name(one, schema), one))
         elif is_spark_column(one):
             found.append(aggregation(one, kind, schema))
         elif isinstance(one, Mapping):
@@ -75,16 +76,17 @@ def with_sparks_names(given: Sequence[Any]) -> list[Any]:
             for column, function in cast(Mapping[str, str], one).items():
                 spoken = _SPARKS.get(function, function)
                 call = call_of(_ELSEWHERE.get(spoken, spoken), column)
-                name = f"{spoken}({1 if column == ROWS else column})"
-                found.append(replace(call, name=name, like_spark=True))
+                found.append(replace(call, said=(f"{spoken}({{}})", ("1" if column == ROWS else column,))))
         else:
             found.append(one)
     return found
 
 
-def _own_name(call: AggregateCall) -> str:
+def _own_name(call: AggregateCall, schema: pa.Schema) -> str:
     if call.name is not None:
         return call.name
+    if call.said is not None:
+        return call.spoken(Resolved.of(schema))
     value = call.arguments[0] if call.arguments else None
     if isinstance(value, str):
         return f"{value}_{call.function}"
@@ -151,11 +153,11 @@ def prepared(
     columns = _Columns(schema, kind, shadowed, made.computed)
     for output, call in calls:
         names = tuple(columns.name(argument, call.function) for argument in call.arguments)
-        if call.like_spark and call.function in ("sum", "mean"):
-            columns.check_number(names[0], call)
+        sparks = call.said is not None and call.function in ("sum", "mean")
+        names = (columns.number(names[0], call),) if sparks else names
         where = columns.condition(call.condition) if call.condition is not None else None
         ours = None if call.ours is None else call.ours(names)
-        made.aggregations.append(Aggregation(call.function, names, output, where, call.given, ours))
+        made.aggregations.append(Aggregation(call.function, names, output, where, call.given, ours, sparks))
     return made
 
 
@@ -178,14 +180,19 @@ class _Columns:
             return plain
         return self._named(column(argument) if expression is None else expression)
 
-    def check_number(self, name: str, call: AggregateCall) -> None:
-        """Raises UsageError for a column whose sum or mean has another type in Spark."""
+    def number(self, name: str, call: AggregateCall) -> str:
+        """The column, or a text as a double. Raises UsageError for a column whose sum or mean has another type in Spark."""
         kind = self._schema.field(name).type if name in self._known else self._type(self._computed[name])
-        if not (pa.types.is_signed_integer(kind) or pa.types.is_floating(kind)):
+        if pa.types.is_string(kind):
+            return self._named(
+                (as_column(self._computed[name]) if name in self._computed else named(name)).cast("double")
+            )
+        if not (pa.types.is_signed_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)):
             raise UsageError(
-                f"{call.name} is not computed here: of {kind} Spark's has another type.",
+                f"{_own_name(call, self._schema)} is not computed here: of {kind} Spark's has another type.",
                 hint=f"Cast the column to double, or write agg.{call.function}(...), after from firesteel import agg.",
             )
+        return name
 
     def _type(self, expression: Computed) -> pa.DataType:
         return projected(self._schema, [("x", expression)]).field(0).type
