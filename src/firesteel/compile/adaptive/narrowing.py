@@ -29,8 +29,8 @@ MOST_VALUES = 4096
 MOST_RANGES = 16
 _MANY = 1 << 17
 """Different keys from which on it is not looked for gaps between them."""
-_LOOKED_AT = 1 << 20
-"""Keys whose different values are counted first. If they have more than ``_MANY``, the others are not counted."""
+_COUNTED = 1 << 20
+"""Keys up to which their different values are counted. Of more, twice ``_MANY`` are looked at first: the others are not counted if most of these differ."""
 _LEAST_GAP = 1 / 1024
 """Of all that lies between the least and the greatest key: what is in a narrower gap would hardly fill a row group."""
 MOST_BYTES = 4 << 20
@@ -56,10 +56,9 @@ class Keys:
 
 def _different(column: pa.ChunkedArray) -> pa.Array | None:
     """Counting millions of values takes seconds, and slots may be idle meanwhile."""
-    some = column.slice(0, _LOOKED_AT).unique()
-    if len(column) <= _LOOKED_AT:
-        return some
-    return column.unique() if len(some) <= _MANY else None
+    if len(column) > _COUNTED and len(column.slice(0, 2 * _MANY).unique()) > _MANY:
+        return None
+    return column.unique()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +152,12 @@ def _is_comparable(a: pa.DataType, b: pa.DataType) -> bool:
 
 def _conditions(schema: pa.Schema, known: Keys) -> Iterable[pc.Expression]:
     for column, keys, values in zip(known.filter.columns, known.rows.columns, known.values, strict=True):
+        kind = schema.field(column).type
+        if values is None and keys.type == kind and _is_comparable(kind, kind):
+            yield _between(column, keys)
+            continue
         some = _plain(keys).combine_chunks() if values is None else values
-        fitting = _values(some, schema.field(column).type)
+        fitting = _values(some, kind)
         if fitting is not None:
             yield _condition(column, fitting)
 
@@ -187,14 +190,18 @@ def _condition(column: str, values: pa.Array) -> pc.Expression:
     if not len(values):
         return field.isin(values)
     if len(values) > _MANY:
-        ends = pc.min_max(values)
-        return (field >= ends["min"]) & (field <= ends["max"])
+        return _between(column, values)
     values = values.take(pc.array_sort_indices(values))
     exact = field.isin(values)
     if len(values) <= _FEW:
         return exact
     ranges = any_of([(field >= low) & (field <= high) for low, high in _ranges(values)])
     return ranges & exact if len(values) <= MOST_VALUES else ranges
+
+
+def _between(column: str, values: pa.Array | pa.ChunkedArray) -> pc.Expression:
+    ends, field = pc.min_max(values), pc.field(column)
+    return (field >= ends["min"]) & (field <= ends["max"])
 
 
 def _ranges(values: pa.Array) -> list[tuple[pa.Scalar, pa.Scalar]]:
