@@ -81,6 +81,25 @@ def test_the_source_waits_then_reads_the_splits_that_are_left():
     end(p)
 
 
+def test_slots_are_not_idle_for_others_while_a_source_is_being_narrowed():
+    """A larger source is put off until the join of both is there."""
+    builder = GraphBuilder()
+    builder.source([25 * MIB] * 8), builder.source([2 * MIB]), builder.source([100 * MIB] * 8)
+    builder.step((FACT, HASH), (DIM, HASH)), builder.step((3, HASH), (2, HASH), join=JoinInfo("inner", ("", "")))
+    builder.step((4, HASH), has_sink=True)
+    filters = RuntimeFilter(3, 1, builder.dataset(DIM, HASH), ("k",), ("k",), True)
+    builder.graph.vertices[FACT] = replace(builder.graph.vertices[FACT], filters=(filters,))
+    p = plane(
+        builder.graph, sizes=lambda *_: np.full(_[-1], 100, np.int64), slots=4, data_volume_per_task="50 mb"
+    ).start()
+    assert deployed(p) == {DIM} and "join-order-2" in p.timers
+    finish(p, DIM)
+    assert p.narrow and "join-order-2" not in p.timers
+    p.answer_narrow([0])
+    assert deployed(p) == {DIM, FACT} and "join-order-2" in p.timers
+    end(p)
+
+
 def test_a_source_of_which_nothing_is_left_has_one_subtask_that_reads_nothing():
     p = job()
     finish(p, DIM)

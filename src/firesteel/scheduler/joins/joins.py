@@ -52,7 +52,7 @@ class Joins(Policy):
             self._filters.narrowed(event)
 
     def act(self) -> None:
-        self._waits.event_handled()
+        self._waits.event_handled(fills_soon=self._filters is not None and self._filters.is_asking)
 
     def waiting_for(self) -> list[Wait]:
         return [*self._waits.waiting_for(), *(self._filters.waiting_for() if self._filters is not None else ())]

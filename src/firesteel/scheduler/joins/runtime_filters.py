@@ -39,6 +39,10 @@ class RuntimeFilters:
         self._settled: set[int] = set()
         """Sources of which nothing more is to be asked."""
 
+    @property
+    def is_asking(self) -> bool:
+        return bool(self._asked)
+
     def is_asked(self, vertex: int) -> bool:
         return any(worker_of(self._graph.job_graph, asked) == vertex for asked in self._asked)
 

@@ -125,11 +125,12 @@ class Waits:
             if wait.spent >= wait.budget:
                 self._end_idle(vertex, wait)
 
-    def event_handled(self) -> None:
-        """All that can run is deployed: slots that are idle from here on are idle because of what is put off."""
+    def event_handled(self, *, fills_soon: bool) -> None:
+        """All that can run is deployed: slots that are idle from here on are idle because of what is put off. ``fills_soon``: they are not, for a source that is
+        being narrowed fills them in a moment."""
         waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
         slots = [self.slots_of(vertex) or 0 for vertex in waits]
-        self._idle = max(0, max(slots, default=0) - self._job.executions.num_pending)
+        self._idle = 0 if fills_soon else max(0, max(slots, default=0) - self._job.executions.num_pending)
         is_cold = waits and not any(vertex.num_finished for vertex in self._graph.vertices)
         self._then = max(self._recorder.at, self._cold_until if is_cold else 0.0)
         for vertex, wait in waits.items():
