@@ -24,7 +24,7 @@ from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 
 LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
-runs: filters may come before the join."""
+runs: filters may come before the join. A side may have so many times the bytes that the plan guesses."""
 UNKNOWN_SHARE = 0.5
 """The part of a likely build side's idle time that an unknown one gets. No earlier run has measured an unknown side. Its estimate is too large for a
 likely one, but at most ``LIKELY`` times the other side. An aggregate or a filter may leave little of it."""
@@ -232,12 +232,12 @@ class AdaptiveJoins:
         return self._estimates.of(job.inputs[side].dataset)
 
     def _likely_bytes(self, job: JobVertex, side: int) -> int:
-        """The estimate; where no earlier run tells, what the plan guesses if that is less."""
+        """The estimate; where no earlier run tells, what the plan guesses if that is much less."""
         estimate, dataset = self._estimated(job, side), job.inputs[side].dataset
         guess = self._graph.vertices[self._graph.job_graph.datasets[dataset].producer].job.likely_bytes
         if estimate.is_known or guess is None:
             return estimate.bytes
-        return min(estimate.bytes, max(guess, self._estimates.written(dataset)))
+        return min(estimate.bytes, max(LIKELY * guess, self._estimates.written(dataset)))
 
     def _limit(self, join: int, producer: int) -> int:
         memory = build_memory.limit(self._memory())
