@@ -114,7 +114,10 @@ def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, sess
     assert_right(answer, 5)
     own = [a for a in answer["attempts"] if a["subtask"] == 0]
     lost = [a for a in own if "FAILED" in a["states"]]
-    assert [a["mirror"] for a in lost] == [False, True]
+    assert sorted(a["mirror"] for a in lost) == [
+        False,
+        True,
+    ]  # either may have the lower number: blocked nodes reject some
     assert [a["attempt"] for a in lost] == [original, mirror]
     for one, host in zip(lost, (slow, copied), strict=True):
         assert one["cause"].startswith(("The executor", "An executor")) and one["node"] in (
