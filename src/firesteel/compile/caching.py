@@ -75,7 +75,7 @@ def over(node: StreamNode, copies: dict[StreamNode, StreamNode]) -> StreamNode:
 
 
 def by_spark(ends: Sequence[StreamNode]) -> list[StreamNode] | None:
-    """The same ends over the nodes that stand ``instead``; None: there are none."""
+    """The same ends over the nodes that stand ``instead``. None: no node has one."""
     copies: dict[StreamNode, StreamNode] = {}
     for node in reachable(ends, lambda node: node.instead is None):
         copies[node] = over(node, copies) if node.instead is None else node.instead

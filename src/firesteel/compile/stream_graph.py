@@ -169,7 +169,7 @@ class KeyedStep:
     by_order: tuple[str, ...] = ()
     """Output columns that may be others where the same rows come in another order."""
     ordered_by: tuple[str, ...] | None = None
-    """For windows: the columns of their order. None: it is no window."""
+    """The columns of a window's order. None: another step than a window."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

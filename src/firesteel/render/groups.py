@@ -77,8 +77,8 @@ def windowed(relation: Window, rows: str) -> str:
     keys = tuple(key_text(x.text(one), one.type) for one in relation.keys)
     for name, item in relation.items.items():
         call, made = item["windowFunction"], "{0}"
-        sparks = call.get("mode") is not None
-        if sparks or call.get("aggregateFunction") is None or call["aggregateFunction"].cls in ("First", "Last"):
+        is_sparks = call.get("mode") is not None  # as in Spark's plans; aggregates of our own have no mode
+        if is_sparks or call.get("aggregateFunction") is None or call["aggregateFunction"].cls in ("First", "Last"):
             text = function_text(item, keys)
         else:
             text, made = states.windowed(call, x)

@@ -38,7 +38,7 @@ def vertex_waits(job: Job) -> list[Wait]:
 
 
 def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, now: float, no_executor: bool) -> Iterator[Wait]:
-    """``no_executor``: Spark has none; False: nobody told, or it has some."""
+    """``no_executor``: Spark has none. False: it has some, or that is not known."""
     if not vertex.is_initialized:
         yield from _inputs(graph, vertex, now)
         return

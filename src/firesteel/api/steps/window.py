@@ -1,6 +1,6 @@
 """Window functions for ``KeyedStream.window``: ``from firesteel import window``, then ``window.lag("n")``, ...
 
-Frames are of rows, as SQL's ``ROWS BETWEEN``, never of equal values.
+Their frames count rows, as SQL's ``ROWS BETWEEN`` does. Aggregates of ``firesteel.functions`` over a window have Spark's frames.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_n
 from firesteel.compile.relations import groups
 from firesteel.engine.convert import conformed, opaque
 from firesteel.errors import UsageError
-from firesteel.plan.analysis import literal, text_of
+from firesteel.plan.analysis import attribute, literal, text_of
 from firesteel.plan.expr import Expr, Unsupported, integer, replaced
 from firesteel.plan.relation import Window
 from firesteel.plan.types import type_of
@@ -319,39 +319,34 @@ def with_names(written: Column, schema: pa.Schema) -> Column:
     def spoken(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        function, spec = node["function"], node["spec"]
-        kind = None
-        if isinstance(function, WindowFunction):
-            made = "integer" if function.kind in NUMBERS else type_of(schema.field(str(function.column)).type)
-            n = function.n
-            if function.kind in _NEIGHBOURS:
-                default = text_of(literal(function.default))
-                text, at = (
-                    f"{function.kind}({function.column}, {n}, {default})",
-                    n if function.kind == "lead" else -(n or 0),
-                )
-                kind = ("ROWS", at or 0, at or 0)
-            else:
-                text = {"rank": "RANK()", "dense_rank": "DENSE_RANK()"}.get(
-                    function.kind, f"{function.kind}({n or ''})"
-                )
-                kind = ("ROWS", unboundedPreceding, currentRow)
-        else:
-            rows = Resolved.of(schema)
-            text, made = function.spoken(rows), type_of(_type_over(*_of_arguments(function, rows)))
+        spec = node["spec"]
+        text, made, frame = _in_sparks_words(node["function"], schema)
         by = [f"PARTITION BY {', '.join(plain_names(spec.partition, 'over'))}"] if spec.partition else []
         if spec.order:
-            order = ", ".join(
-                f"{name} {'ASC NULLS FIRST' if up else 'DESC NULLS LAST'}"
-                for name, up in _order(schema, list(spec.order))
-            )
-            by.append(f"ORDER BY {order}")
-        rows, *ends = kind or frame_of(spec)
+            order = _order(schema, list(spec.order))
+            sorts = (Expr("SortOrder", {"child": attribute(name), "ascending": up}) for name, up in order)
+            by.append(f"ORDER BY {', '.join(map(text_of, sorts))}")
+        kind, *ends = frame or frame_of(spec)
         words = {unboundedPreceding: "UNBOUNDED PRECEDING", 0: "CURRENT ROW", unboundedFollowing: "UNBOUNDED FOLLOWING"}
-        by.append(f"{rows} BETWEEN {' AND '.join(words.get(end, f'{end} FOLLOWING') for end in ends)}")
+        by.append(f"{kind} BETWEEN {' AND '.join(words.get(end, f'{end} FOLLOWING') for end in ends)}")
         return Expr("Windowed", {"text": f"{text} OVER ({' '.join(by)})"}, made)
 
     return Column(replaced(written.tree, spoken))
+
+
+def _in_sparks_words(
+    function: WindowFunction | AggregateCall, schema: pa.Schema
+) -> tuple[str, Any, tuple[str, int, int] | None]:
+    """The function, its type, and the frame that it has whatever the window says."""
+    if isinstance(function, AggregateCall):
+        rows = Resolved.of(schema)
+        return function.spoken(rows), type_of(_type_over(*_of_arguments(function, rows))), None
+    kind, n = function.kind, function.n or 0
+    if kind in NUMBERS:
+        text = {"rank": "RANK()", "dense_rank": "DENSE_RANK()"}.get(kind, f"{kind}({n or ''})")
+        return text, "integer", ("ROWS", unboundedPreceding, currentRow)
+    at, default = n if kind == "lead" else -n, text_of(literal(function.default))
+    return f"{kind}({function.column}, {n}, {default})", type_of(schema.field(function.column).type), ("ROWS", at, at)
 
 
 def _of_arguments(call: AggregateCall, rows: Resolved) -> tuple[Aggregation, pa.Schema]:

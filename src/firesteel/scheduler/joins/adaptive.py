@@ -232,7 +232,7 @@ class AdaptiveJoins:
         return self._estimates.of(job.inputs[side].dataset)
 
     def _likely_bytes(self, job: JobVertex, side: int) -> int:
-        """The estimate; where no earlier run tells, what the plan guesses if that is much less."""
+        """The estimate. Without an earlier run it is at most ``LIKELY`` times what the plan guesses, or what is written by now if that is more."""
         estimate, dataset = self._estimated(job, side), job.inputs[side].dataset
         guess = self._graph.vertices[self._graph.job_graph.datasets[dataset].producer].job.likely_bytes
         if estimate.is_known or guess is None:

@@ -126,8 +126,8 @@ class Waits:
                 self._end_idle(vertex, wait)
 
     def event_handled(self, *, fills_soon: bool) -> None:
-        """All that can run is deployed: slots that are idle from here on are idle because of what is put off. ``fills_soon``: they are not, for a source that is
-        being narrowed fills them in a moment."""
+        """All that can run is deployed, so slots are idle from here on because of what is put off. ``fills_soon``: a source is being narrowed and fills them in a
+        moment; this time is not charged."""
         waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
         slots = [self.slots_of(vertex) or 0 for vertex in waits]
         self._idle = 0 if fills_soon else max(0, max(slots, default=0) - self._job.executions.num_pending)

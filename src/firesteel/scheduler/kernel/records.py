@@ -14,7 +14,7 @@ REJECTED = "rejected by a blocked node"
 RETIRED = "rejected by a worker that had begun with other external resources"
 """Cause of a CANCELED execution that never began."""
 RELEASED = "released"
-"""Why an output is gone that nobody needs any more."""
+"""The reason for which an output goes once no consumer needs it."""
 
 
 class JournalRecord(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):

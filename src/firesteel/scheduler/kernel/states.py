@@ -85,9 +85,9 @@ S = ExecutionState
 
 
 class Row(NamedTuple):
-    """Told this of executions in these states, do that."""
+    """What an event does to executions in these states."""
 
-    told: tuple[type[Event], ...]
+    events: tuple[type[Event], ...]
     """Empty: a policy does it."""
     states: tuple[ExecutionState, ...]
     does: str
@@ -113,7 +113,7 @@ EXECUTIONS = (
     Row((ExecutionsFailed,), _DEPLOYED, "fail", (S.CANCELED,), "its Spark job was given up"),
     Row((ExecutionsFailed, ExecutionsCancelled), _DEPLOYED, "fail", (S.FAILED,), "failed, or lost"),
 )
-"""All that happens to executions. What no row speaks of is stale and changes nothing."""
+"""All that happens to executions. An event without a row for a state is stale there and changes nothing."""
 
 
 def _transitions() -> Iterator[tuple[ExecutionState, ExecutionState, str]]:
@@ -131,7 +131,7 @@ def effects(event: type[Event]) -> dict[str, NDArray[np.bool_]]:
     """What the event does to executions, in the order of the rows: by method a mask by state."""
     found: dict[str, NDArray[np.bool_]] = {}
     for row in EXECUTIONS:
-        if event in row.told:
+        if event in row.events:
             found.setdefault(row.does, np.zeros(len(S), np.bool_))[list(row.states)] = True
     return found
 

@@ -16,14 +16,13 @@ from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
 from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
 from firesteel.scheduler.parallelism.waves import (
-    BUILDS_WORTH,
     MOST_RECKONED,
-    MOST_VOLUMES,
     TASK_DURATION,
     Waves,
     by_duration,
     duration_in_words,
     falling_in_words,
+    most_bytes,
     whole_waves,
 )
 
@@ -144,7 +143,7 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     if bounds.least_volume and filled > bounds.slots > 1:
         today = max(filled, min(whole_waves(filled, bounds.slots), line.total // waves.worth, line.size, upper))
     least = min(by_bytes, line.size)
-    fewest = -(-line.total // max(MOST_VOLUMES * bounds.data_volume, BUILDS_WORTH * bounds.rebuilt))
+    fewest = -(-line.total // most_bytes(bounds))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (

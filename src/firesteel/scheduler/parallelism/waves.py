@@ -157,7 +157,7 @@ def by_duration(
     has BUILDS_WORTH times as many bytes of its own as it hashes again (``bounds.rebuilt``), unless a slot would stand idle.
     """
     if _builds(bounds) and bounds.target_seconds:
-        few = whole_waves(max(volume // (BUILDS_WORTH * bounds.rebuilt), fewest(), 1), bounds.slots)
+        few = whole_waves(max(volume // most_bytes(bounds), fewest(), 1), bounds.slots)
         if few < today:
             return few
     if bounds.cost is None or not bounds.target_seconds:
@@ -172,9 +172,14 @@ def by_duration(
     return today
 
 
+def most_bytes(bounds: Bounds) -> int:
+    """Bytes that a subtask of a cheap source may get: so many that what it hashes again is a small part of its work."""
+    return max(MOST_VOLUMES * bounds.data_volume, BUILDS_WORTH * bounds.rebuilt)
+
+
 def _builds(bounds: Bounds) -> bool:
     """Return whether hashing the build sides again is much of a subtask's work."""
-    return BUILDS_WORTH * bounds.rebuilt > MOST_VOLUMES * bounds.data_volume
+    return most_bytes(bounds) > MOST_VOLUMES * bounds.data_volume
 
 
 def duration_in_words(bounds: Bounds, volume: int, subtasks: int) -> str:

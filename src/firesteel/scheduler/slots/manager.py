@@ -7,15 +7,14 @@ is booked is what pools admit; what Spark keeps apart by itself (executors made 
 
 **In turn.** Jobs that wait take turns: who has waited longest since it last got a slot is first. A slot that such a job could take now is
 its *claim*: no job behind it gets that while it is told to ask again, and no job gets a second slot on which any claim is. So a
-job that waits gets a slot before any other job gets two more. What no claim is on goes to whoever asks. Slots are never taken away. A
+job that waits gets a slot before any other job gets two more. A slot without a claim goes to the first job that asks. Slots are never taken away. A
 request that is too large to find room piece by piece is served by what is kept for it (``slot_reservations``), and what is kept
 binds all jobs.
 
-**No deadlock**, of any mix of groups and jobs. (1) Who holds a slot runs, or is about to: its inputs are finished results, and a region
-gets all its slots in one step or none; so nobody holds a slot while waiting for another, and what is held ends. (2) A claim
-belongs to a job that was told of it and answers with its next event, by using it or not; claims are ordered by turn, so no two wait for
-each other. (3) What is kept is kept beside all else that is kept, so every reservation comes true
-when slots that are held have ended, whatever the others do.
+**No deadlock** comes of any mix of groups and jobs. (1) An execution that holds a slot runs, or is about to start: its inputs are finished. A region
+gets all its slots in one step or none. So no execution holds a slot while it waits for another, and every slot is freed. (2) A job with a
+claim was asked, and uses the claim in its next event or gives it up. Claims are ordered by turn, so no two jobs wait for each other.
+(3) Reservations never overlap. So each comes true once the slots that are held are free, whatever the other jobs do.
 
 One thread at a time may be in here or in the slot pool of a job: whoever runs several jobs keeps a lock around ``handle``.
 """
@@ -123,10 +122,6 @@ class JobSlots:
     def num_held_by_others(self) -> int:
         """Slots."""
         return sum(int(other.workers.booked.sum()) for other in self._others)
-
-    def count_memory(self, admits: bool) -> None:
-        """``admits``: memory can run out before cores on the workers, for what this job asks for."""
-        self.admits = admits
 
     def begin_round(self) -> None:
         """It is going to ask for all that it waits for: what other jobs leave is free, and it gave way to nobody yet."""

@@ -219,7 +219,7 @@ class SlotPool(Slots):
         version = self.workers.version
         if self._binds is None or self._binds[0] != version:
             self._binds = (version, any(map(self._memory_can_bind, self.profiles)))
-            self.session.count_memory(self._binds[1])
+            self.session.admits = self._binds[1]
         return self._binds[1]
 
     def _memory_can_bind(self, profile: ResourceProfile) -> bool:

@@ -53,7 +53,7 @@ class AggregateCall:
     condition: Any = None
     name: str | None = None
     said: tuple[str, tuple[Any, ...]] | None = None
-    """Its result has to have Spark's type, and without another name Spark's: this text, with what Spark says of these columns in it."""
+    """The result has Spark's type, and Spark's name where the user gives none: this text, with the names of these columns put in. None: it is an aggregate of our own."""
 
     def where(self, condition: Any) -> AggregateCall:
         """Only of rows for which the expression, the boolean column of this name, or the condition in SQL (``"n > 3"``, as in
@@ -65,8 +65,8 @@ class AggregateCall:
         return replace(self, condition=condition)
 
     def over(self, window: Any) -> Column:
-        """Of the rows of a window, for each of them: ``F.sum("n").over(window.partitionBy("k").orderBy("t"))``, as a Column for ``select``
-        and ``withColumn``. Of the aggregates of ``firesteel.functions``."""
+        """The aggregate over a window, as a Column for ``select`` and ``withColumn``: ``F.sum("n").over(window.partitionBy("k").orderBy("t"))``.
+        Only aggregates of ``firesteel.functions`` have it. Raises UsageError."""
         if self.said is None or self.ours is not None or self.condition is not None or self.name is not None:
             raise UsageError(
                 f"{self.function} is not taken over a window.",
