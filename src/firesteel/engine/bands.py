@@ -3,6 +3,7 @@
 Alone it compares each point with every interval of its key. Here an interval has a row for each band that it touches, and a point meets the
 intervals of its own band. A band is as wide as intervals are on average, but none is counted as longer than from the first start to the last, and
 no band lies beyond these. So there are at most three rows for an interval, and few other intervals in its bands, also where some never end.
+An interval without a start or an end, or whose end lies before its start, has no row: no point lies in it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def banded(
     held, bounds, column = name("held"), name("bounds"), name("band")
     mine, theirs = aliases[1 - band.intervals], aliases[band.intervals]
     low, high = band.low, band.high
-    length = f"least(greatest({high}::HUGEINT - {low}, 0), last::HUGEINT - first)"
+    length = f"least({high}::HUGEINT - {low}, last::HUGEINT - first)"
     wide = f"CAST(greatest(least(coalesce(avg({length}), 1), {_MOST}), 1) AS BIGINT)"
     ends = f"(SELECT min({low}) AS first, max({low}) AS last FROM {held} {theirs})"
     clauses = (
-        f"WITH {held} AS MATERIALIZED (SELECT * FROM {sides[band.intervals]}), "
+        f"WITH {held} AS MATERIALIZED (SELECT * FROM {sides[band.intervals]} WHERE {low} <= {high}), "
         f"{bounds} AS MATERIALIZED (SELECT any_value(first) AS first, any_value(last) AS last, {wide} AS wide FROM {held} {theirs}, {ends})"
     )
 
