@@ -138,7 +138,19 @@ _AGGREGATES = {
     "mode": agg.mode,
 }
 """By the names that columns get in Spark."""
-_WINDOWS = ("row_number", "rank", "dense_rank", "ntile", "lag", "lead")
+_WINDOWS = (
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first",
+    "last",
+    "nth_value",
+)
 """``F.rank().over(window.partitionBy("k").orderBy("t"))``."""
 _COUNTS = ("count", "count_distinct", "countDistinct", "mean")
 _OWN = ("Column", "col", "lit", "when", "asc", "desc", "asc_nulls_first", "desc_nulls_last")

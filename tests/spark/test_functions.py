@@ -433,10 +433,73 @@ def test_aggregates_over_windows_are_sparks(frame, name):
     assert in_order(found) == in_order(theirs)
 
 
+def in_frames(F, window):
+    made = [
+        F.first("i"), F.first("v", ignorenulls=True), F.last("x"), F.last(F.col("b") * 2, True), F.last("r"), F.nth_value("d", 2),
+        F.nth_value("i", 2, ignoreNulls=True), F.collect_list("x"), F.collect_list("s"), F.collect_list(F.col("b") * 2), F.collect_list("d"),
+        F.collect_list("m"), F.collect_list("r"), F.collect_list("c"), F.first("z"),
+    ]  # fmt: skip
+    return [one.over(window) for one in made]
+
+
+FRAMES = {
+    "of one order": lambda W: W.orderBy("id"),
+    "of groups": lambda W: W.partitionBy("t").orderBy("id"),
+    "of whole groups": lambda W: W.partitionBy("t").orderBy("id").rowsBetween(W.unboundedPreceding, W.unboundedFollowing),
+    "of NaN and nulls": lambda W: W.partitionBy("t").orderBy("x", "id").rowsBetween(-1, 1),
+    "of no rows at first": lambda W: W.partitionBy("u").orderBy("f", "id").rowsBetween(-3, -2),
+    "of what follows": lambda W: W.orderBy("id").rangeBetween(1, W.unboundedFollowing),
+    "of near numbers": lambda W: W.partitionBy("u").orderBy("i").rangeBetween(-3, 7),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_rows_of_frames_are_sparks(frame, name):
+    theirs = frame.select("id", *in_frames(spark_functions, FRAMES[name](Window))).toArrow()
+    found = run(
+        ExecutionEnvironment().from_arrow(TABLE).select("id", *in_frames(our_functions, FRAMES[name](our_window)))
+    )
+    assert found.column_names == theirs.column_names
+    assert found.schema.types == [
+        pa.list_(one.value_type) if pa.types.is_list(one) else one for one in theirs.schema.types
+    ]
+    assert in_order(found) == in_order(theirs)
+
+
+ORDERS = {
+    **{name: lambda F, W, name=name: W.partitionBy("t").orderBy(name) for name in "hfxmsdzu"},
+    "of all": lambda F, W: W.orderBy("b"),
+    "descending": lambda F, W: W.partitionBy("u").orderBy(F.desc("x")),
+    "of two": lambda F, W: W.partitionBy("u").orderBy("t", F.desc("f")),
+}
+"""Of columns with nulls, NaN, zeros of two signs and ties."""
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_ranks_of_edge_values_are_sparks(frame, name):
+    def made(F, W):
+        ranks = [F.percent_rank(), F.cume_dist(), F.rank(), F.dense_rank()]
+        return ["id", *(one.over(ORDERS[name](F, W)) for one in ranks)]
+
+    for rows in (TABLE, TABLE.slice(0, 1), TABLE.slice(0, 0)):
+        theirs = frame.filter(f"id < {rows.num_rows}").select(*made(spark_functions, Window)).toArrow()
+        found = run(ExecutionEnvironment().from_arrow(rows).select(*made(our_functions, our_window)))
+        assert (found.column_names, found.schema.types) == (theirs.column_names, theirs.schema.types)
+        assert in_order(found) == in_order(theirs)
+
+
 def test_names_of_functions_over_windows_are_sparks(frame):
     def made(F, W):
         of, all_ = W.partitionBy("t").orderBy(F.desc("u"), "id"), W.orderBy("id")
-        ranks = [F.row_number(), F.rank(), F.dense_rank(), F.ntile(2), F.lag("i"), F.lead("s", 2, "x")]
+        ranks = [
+            F.row_number(),
+            F.rank(),
+            F.dense_rank(),
+            F.ntile(2),
+            F.lag("i"),
+            F.lead("s", 2, "x"),
+            F.lag(F.col("h") * 2, 2, 7),
+        ]
         return [*(one.over(of) for one in ranks), F.rank().over(all_) + 1, F.lag("d").over(all_) + 1]
 
     found = run(ExecutionEnvironment().from_arrow(TABLE).select(*made(our_functions, our_window)))

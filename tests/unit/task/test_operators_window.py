@@ -96,6 +96,11 @@ def test_equal_loops(tmp_path_factory, seed, n, groups, width):
         "zero": (window.lead("s", 0), neighbour("s", 0)),
         "one": (window.first("s"), lambda rows, i: rows[0]["s"]),
         "end": (window.last("d"), lambda rows, i: rows[-1]["d"]),
+        "third": (window.nth_value("s", 3), lambda rows, i: rows[2]["s"] if len(rows) > 2 else None),
+        "known": (
+            window.first("x", True),
+            lambda rows, i: next((row["x"] for row in rows if row["x"] is not None), None),
+        ),
     }
 
     def tile(many, i):
@@ -132,7 +137,13 @@ def test_equal_loops(tmp_path_factory, seed, n, groups, width):
 def test_ranks_with_ties_equal_loops(tmp_path_factory, seed, n):
     raw = random_table(np.random.default_rng(seed), n, 5)
     order = [("t", True), ("u", False)]
-    asked = {"r": window.rank(), "dr": window.dense_rank(), "rn": window.row_number()}
+    asked = {
+        "r": window.rank(),
+        "dr": window.dense_rank(),
+        "rn": window.row_number(),
+        "p": window.percent_rank(),
+        "c": window.cume_dist(),
+    }
     found = computed(tmp_path_factory.mktemp("w"), raw, ("k",), order, **asked)
     mine = {row["id"]: row for row in found.to_pylist()}
     for ordered in groups_of(raw, order).values():
@@ -141,6 +152,8 @@ def test_ranks_with_ties_equal_loops(tmp_path_factory, seed, n):
             first = places.index(place)
             got = mine[row["id"]]
             assert (got["r"], got["dr"]) == (first + 1, len(set(places[: first + 1])))
+            assert got["p"] == (first / (len(ordered) - 1) if len(ordered) > 1 else 0)
+            assert got["c"] == (first + places.count(place)) / len(ordered)
             assert first < got["rn"] <= first + places.count(place)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -245,6 +246,8 @@ def _without_windows(
         if isinstance(function, AggregateCall):
             arguments = tuple(name_of(one, function.function) for one in function.arguments)
             function = Aggregation(function.function, arguments, "", given=function.given, sparks=True)
+        elif function.column is not None:
+            function = replace(function, column=name_of(function.column, function.kind))
         name = unused_name(f"__window{sum(map(len, functions.values()))}", schema.names)
         specs[id(spec)] = spec
         functions.setdefault(id(spec), {})[name] = function

@@ -30,15 +30,19 @@ from firesteel.task.functions.rows import fits
 from firesteel.task.operators.relational import check_columns
 
 __all__ = [
-    "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum",
-    "dense_rank", "first", "lag", "last", "lead", "ntile", "orderBy", "partitionBy", "rangeBetween", "rank",
-    "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum", "row_number", "rowsBetween",
+    "cume_dist", "cumulative_count", "cumulative_max", "cumulative_mean", "cumulative_min", "cumulative_sum",
+    "dense_rank", "first", "lag", "last", "lead", "nth_value", "ntile", "orderBy", "partitionBy", "percent_rank", "rangeBetween",
+    "rank", "rolling_count", "rolling_max", "rolling_mean", "rolling_min", "rolling_sum", "row_number",
+    "rowsBetween",
 ]  # fmt: skip
 
 NUMBERS = {"row_number": "RowNumber", "rank": "Rank", "dense_rank": "DenseRank", "ntile": "NTile"}
+_SHARES = {"percent_rank": "PercentRank", "cume_dist": "CumeDist"}
 _NEIGHBOURS = {"lag": "Lag", "lead": "Lead"}
-_ENDS = {"first": "First", "last": "Last"}
+_PICKED = {"first": "First", "last": "Last", "nth_value": "NthValue"}
 """By kind the class of the expression. All others are aggregates."""
+_BY_PEERS = ("rank", "dense_rank", *_SHARES)
+"""Rows that are equal in the order have the same value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,12 +102,14 @@ def rangeBetween(start: int, end: int) -> WindowSpec:  # noqa: N802
 
 @dataclass(frozen=True, slots=True)
 class WindowFunction:
-    """``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame (None: all from the group's first row on)."""
+    """``n``: tiles, or the distance of a neighbour, or a place, or the rows of a rolling frame (None: all from the group's first row on)."""
 
     kind: str
-    column: str | None = None
+    column: Any = None
+    """A name; with ``over`` also an expression."""
     n: int | None = None
     default: Any = None
+    ignores_nulls: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -111,14 +117,16 @@ class WindowFunction:
 
     def over(self, window: WindowSpec) -> Column:
         """As a Column for ``select`` and ``withColumn``, with the type that Spark gives it."""
-        if self.kind not in NUMBERS and self.kind not in _NEIGHBOURS:
+        if self.kind not in {**NUMBERS, **_SHARES, **_NEIGHBOURS, **_PICKED}:
             raise UsageError(
-                f"{self.kind} is of another frame in PySpark: over() is for row_number, rank, dense_rank, ntile, lag and lead.",
-                hint='Write key_by("k").window(order_by="t", ...).',
+                f"{self.kind} is of another frame in PySpark: over() is for firesteel.functions.",
+                hint='Write F.sum("n").over(...), or key_by("k").window(order_by="t", ...).',
             )
-        if not window.order or window.frame is not None:
+        framed = self.kind in _PICKED
+        if not window.order or (window.frame is not None and not framed):
             raise UsageError(
-                f"{self.kind} wants an order and no frame.", hint='Write over(window.partitionBy("k").orderBy("t")).'
+                f"{self.kind} wants an order{'' if framed else ' and no frame'}.",
+                hint='Write over(window.partitionBy("k").orderBy("t")).',
             )
         return Column(Expr("WindowOf", {"function": self, "spec": window}))
 
@@ -138,29 +146,46 @@ def dense_rank() -> WindowFunction:
     return WindowFunction("dense_rank")
 
 
+def percent_rank() -> WindowFunction:
+    """``(rank - 1) / (rows of the group - 1)``; 0 in a group of one row."""
+    return WindowFunction("percent_rank")
+
+
+def cume_dist() -> WindowFunction:
+    """The share of the group's rows that are not after this one; equal rows count."""
+    return WindowFunction("cume_dist")
+
+
 def ntile(n: int) -> WindowFunction:
     """The group cut into ``n`` parts of equal length, the first ones being longer by one where it does not come out even: 1 to ``n``."""
     return WindowFunction("ntile", n=require_count(n, "ntile()", 1))
 
 
-def lag(column: str, offset: int = 1, default: Any = None) -> WindowFunction:
+def lag(column: Any, offset: int = 1, default: Any = None) -> WindowFunction:
     """The value ``offset`` rows before; ``default`` where there is none."""
     return WindowFunction("lag", column, require_count(offset, "lag's offset", 0), default)
 
 
-def lead(column: str, offset: int = 1, default: Any = None) -> WindowFunction:
+def lead(column: Any, offset: int = 1, default: Any = None) -> WindowFunction:
     """The value ``offset`` rows later; ``default`` where the group has no such row."""
     return WindowFunction("lead", column, require_count(offset, "lead's offset", 0), default)
 
 
-def first(column: str) -> WindowFunction:
-    """The value in the first row of the group, for each of its rows; null if it is null there."""
-    return WindowFunction("first", column)
+def first(column: Any, ignorenulls: bool = False) -> WindowFunction:
+    """The value in the first row of the frame, or in the first row with a value. With ``KeyedStream.window`` the frame is the group."""
+    return WindowFunction("first", column, ignores_nulls=ignorenulls)
 
 
-def last(column: str) -> WindowFunction:
-    """The value in the last row of the group, for each of its rows."""
-    return WindowFunction("last", column)
+def last(column: Any, ignorenulls: bool = False) -> WindowFunction:
+    """As :func:`first`, in the last row. In PySpark the frame of an order ends with the rows that are equal to each row in it."""
+    return WindowFunction("last", column, ignores_nulls=ignorenulls)
+
+
+def nth_value(column: Any, offset: int, ignoreNulls: bool = False) -> WindowFunction:  # noqa: N803
+    """As :func:`first`, in the row of this place, from 1; null where the frame has fewer rows."""
+    return WindowFunction(
+        "nth_value", column, require_count(offset, "nth_value's offset", 1), ignores_nulls=ignoreNulls
+    )
 
 
 def cumulative_sum(column: str) -> WindowFunction:
@@ -236,6 +261,10 @@ def windowed(  # noqa: PLR0917
     all_aggregates = all(isinstance(one, Aggregation) for one in functions.values())
     is_unordered = isinstance(order_by, (tuple, list)) and not order_by
     order = () if all_aggregates and is_unordered else _order(schema, order_by)
+    if not order and any(one.kind == "collect_list" for one in functions.values()):
+        raise UsageError(
+            "collect_list over a window wants an order.", hint='Write window.partitionBy("k").orderBy("t").'
+        )
     if frame is not None and frame[0] == "RANGE" and not set(frame[1:]) <= set(_END):
         kinds_of_order = [schema.field(name).type for name, _ in order]
         if not (len(order) == 1 and pa.types.is_signed_integer(kinds_of_order[0])):
@@ -249,7 +278,7 @@ def windowed(  # noqa: PLR0917
     items = {
         f"w{n}": _aggregate(function, schema, columns, by, frame or _ALL)
         if isinstance(function, Aggregation)
-        else _expression(function, schema, columns, by, kind)
+        else _expression(function, schema, columns, by, frame, kind)
         for n, (function, kind) in enumerate(zip(functions.values(), kinds.values(), strict=True))
     }
     relation = Window(stream, tuple(columns[key] for key in keys), items)
@@ -280,9 +309,11 @@ def _type(function: Any, output: str, schema: pa.Schema) -> pa.DataType:
         raise UsageError(f"There is a column '{output}' already.", hint="Give the result another name.")
     if function.kind in NUMBERS:
         return pa.int64()
+    if function.kind in _SHARES:
+        return pa.float64()
     check_columns(schema, [str(function.column)], function.kind)
     type_ = schema.field(function.column).type
-    if function.kind not in _NEIGHBOURS and function.kind not in _ENDS:
+    if function.kind not in _NEIGHBOURS and function.kind not in _PICKED:
         return output_type(_aggregation(function), schema)
     if function.default is not None and not fits(function.default, type_):
         raise UsageError(
@@ -298,6 +329,7 @@ def _aggregation(function: WindowFunction) -> Aggregation:
 _OVER = {
     "sum": "Sum", "mean": "Average", "min": "Min", "max": "Max", "count": "Count", "bool_and": "Min", "bool_or": "Max",
     "stddev_samp": "StddevSamp", "stddev_pop": "StddevPop", "var_samp": "VarianceSamp", "var_pop": "VariancePop",
+    "collect_list": "CollectList",
 }  # fmt: skip
 
 
@@ -341,18 +373,29 @@ def _in_sparks_words(
     if isinstance(function, AggregateCall):
         rows = Resolved.of(schema)
         return function.spoken(rows), type_of(_type_over(*_of_arguments(function, rows))), None
-    kind, n = function.kind, function.n or 0
-    if kind in NUMBERS:
-        text = {"rank": "RANK()", "dense_rank": "DENSE_RANK()"}.get(kind, f"{kind}({n or ''})")
-        return text, "integer", ("ROWS", unboundedPreceding, currentRow)
-    at, default = n if kind == "lead" else -n, text_of(literal(function.default))
-    return f"{kind}({function.column}, {n}, {default})", type_of(schema.field(function.column).type), ("ROWS", at, at)
+    kind, n, default = function.kind, function.n or 0, text_of(literal(function.default))
+    up_to_row, up_to_peers = ((by, unboundedPreceding, currentRow) for by in ("ROWS", "RANGE"))
+    if kind in NUMBERS or kind in _SHARES:
+        text = kind.upper() if kind in ("rank", "dense_rank", "percent_rank") else kind
+        made = "double" if kind in _SHARES else "integer"
+        return f"{text}({n or ''})", made, up_to_peers if kind == "cume_dist" else up_to_row
+    rows, of = Resolved.of(schema), _given(function.column)
+    name, plain = rows.part_name(of), of.plain_name
+    made = type_of(schema.field(plain).type if plain in schema.names else rows.type_of(of))
+    if kind in _NEIGHBOURS:
+        at = n if kind == "lead" else -n
+        return f"{kind}({name}, {n}, {default})", made, ("ROWS", at, at)
+    place = f", {n}" if kind == "nth_value" else ""
+    return f"{kind}({name}{place}){' ignore nulls' if place and function.ignores_nulls else ''}", made, None
+
+
+def _given(argument: Any) -> Column:
+    return column(named(argument) if isinstance(argument, str) else argument)
 
 
 def _of_arguments(call: AggregateCall, rows: Resolved) -> tuple[Aggregation, pa.Schema]:
     """The aggregate of columns that have the types of its arguments, and these columns."""
-    given = [column(named(one) if isinstance(one, str) else one) for one in call.arguments]
-    fields = [(f"a{place}", rows.type_of(one)) for place, one in enumerate(given)]
+    fields = [(f"a{place}", rows.type_of(_given(one))) for place, one in enumerate(call.arguments)]
     names = tuple(name for name, _ in fields)
     return Aggregation(call.function, names, "", given=call.given, sparks=True), pa.schema(fields)
 
@@ -370,30 +413,54 @@ def frame_of(spec: WindowSpec) -> tuple[str, int, int]:
 # --- as expressions of a plan ---------------------------------------------------------------------------------------
 
 
-def _expression(
-    function: WindowFunction, schema: pa.Schema, columns: Mapping[str, Expr], order: list[Expr], type_: pa.DataType
+def _expression(  # noqa: PLR0917
+    function: WindowFunction,
+    schema: pa.Schema,
+    columns: Mapping[str, Expr],
+    order: list[Expr],
+    frame: tuple[str, int, int] | None,
+    type_: pa.DataType,
 ) -> Expr:
+    """``frame``: of functions that pick a row; None: the group."""
     kind, n, of = function.kind, integer(function.n), columns.get(str(function.column))
-    first, last = Expr("UnboundedPreceding", {}), Expr("CurrentRow", {})
-    if kind in NUMBERS:
-        made = Expr(NUMBERS[kind], {"buckets": n})
+    by = order if kind in _BY_PEERS else [*order, groups.ties(columns.values())]
+    if kind in NUMBERS or kind in _SHARES:
+        made = Expr({**NUMBERS, **_SHARES}[kind], {"buckets": n})
     elif kind in _NEIGHBOURS:
         default = Expr("Literal", {"value": _written(function.default, type_)}, of and of.type)
         made = Expr(
             _NEIGHBOURS[kind], {"input": of, "inputOffset": n, "offset": n, "default": default, "ignoreNulls": False}
         )
-    elif kind in _ENDS:
-        end = Expr(_ENDS[kind], {"child": of, "ignoreNulls": False})
-        made = Expr("AggregateExpression", {"aggregateFunction": end, "filter": None, "isDistinct": False})
-        last = Expr("UnboundedFollowing", {})
+    elif kind in _PICKED:
+        fields = {"child": of, "input": of, "offset": n, "ignoreNulls": function.ignores_nulls}
+        made, by = _ordered(Expr(_PICKED[kind], fields), by, order, frame)
+        if kind != "nth_value":
+            made = Expr("AggregateExpression", {"aggregateFunction": made, "filter": None, "isDistinct": False})
+        return _framed(made, by, frame or _ALL, type_of(opaque(type_)))
     else:
         made = call_of(_aggregation(function), schema, columns)
-        if function.n is not None:
-            first = integer(1 - function.n) if function.n > 1 else last
-    frame = Expr("SpecifiedWindowFrame", {"frameType": Expr("RowFrame", {}), "lower": first, "upper": last})
-    by = order if kind in ("rank", "dense_rank") else [*order, groups.ties(columns.values())]
-    spec = Expr("WindowSpecDefinition", {"orderSpec": by, "frameSpecification": frame})
-    return Expr("WindowExpression", {"windowFunction": made, "windowSpec": spec}, type_of(opaque(type_)))
+    first = unboundedPreceding if function.n is None else 1 - function.n
+    return _framed(made, by, ("ROWS", first, currentRow), type_of(opaque(type_)))
+
+
+def _ordered(
+    function: Expr, by: list[Expr], order: list[Expr], frame: tuple[str, int, int] | None
+) -> tuple[Expr, list[Expr]]:
+    """The function and the order of its window. Where equal rows are in one frame, the function alone orders them."""
+    if frame is None or frame[0] == "ROWS":
+        return function, by
+    return replace(function, fields={**function.fields, "order": by}), order
+
+
+def _framed(function: Expr, order: list[Expr], frame: tuple[str, int, int], kind: Any) -> Expr:
+    rows = frame[0] == "ROWS"
+    ends = [_END.get(end) or integer(end) for end in frame[1:]]
+    if not rows and order:
+        ends = [replace(end, type=order[0]["child"].type) if end.cls == "Literal" else end for end in ends]
+    fields = {"frameType": Expr("RowFrame" if rows else "RangeFrame", {}), "lower": ends[0], "upper": ends[1]}
+    spec = {"orderSpec": order, "frameSpecification": Expr("SpecifiedWindowFrame", fields)}
+    fields = {"windowFunction": function, "windowSpec": Expr("WindowSpecDefinition", spec)}
+    return Expr("WindowExpression", fields, kind)
 
 
 def _aggregate(
@@ -407,19 +474,13 @@ def _aggregate(
     of, kind = [columns[name] for name in function.columns], type_of(opaque(output_type(function, schema)))
     context = Expr("NumericEvalContext", {"evalMode": "ANSI"})
     fields = {"children": of or [literal(1)], "child": of[0] if of else None, "evalContext": context}
-    call = {"aggregateFunction": Expr(_OVER[function.function], fields, kind), "mode": Expr("Complete", {})}
-    rows = frame[0] == "ROWS"
-    ends = [_END.get(end) or integer(end) for end in frame[1:]]
-    if not rows and order:
-        ends = [replace(end, type=order[0]["child"].type) if end.cls == "Literal" else end for end in ends]
-    made = Expr(
-        "SpecifiedWindowFrame",
-        {"frameType": Expr("RowFrame" if rows else "RangeFrame", {}), "lower": ends[0], "upper": ends[1]},
-    )
-    by = [*order, groups.ties(columns.values())] if rows and frame != _ALL else order
-    spec = Expr("WindowSpecDefinition", {"orderSpec": by, "frameSpecification": made})
-    call = Expr("AggregateExpression", {**call, "isDistinct": False, "filter": None}, kind)
-    return Expr("WindowExpression", {"windowFunction": call, "windowSpec": spec}, kind)
+    made, by = Expr(_OVER[function.function], fields, kind), [*order, groups.ties(columns.values())]
+    if function.function == "collect_list":
+        made, by = _ordered(made, by, order, frame)
+    elif frame == _ALL or frame[0] == "RANGE":
+        by = order
+    call = {"aggregateFunction": made, "mode": Expr("Complete", {}), "isDistinct": False, "filter": None}
+    return _framed(Expr("AggregateExpression", call, kind), by, frame, kind)
 
 
 _ALL = ("ROWS", unboundedPreceding, unboundedFollowing)

@@ -37,8 +37,9 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
-        end = _ENDS_OF_FRAMES.get(function["aggregateFunction"].cls)
-        return whole(function, x, over_text(node, keys)) if end is None else _end_of_frame(node, end, x, keys)
+        if function["aggregateFunction"].cls in (*_ENDS_OF_FRAMES, "CollectList"):
+            return _of_order(node, x, keys)
+        return whole(function, x, over_text(node, keys))
     if function.cls in _RANKS:
         return f"{_RANKS[function.cls]} {over_text(node, keys, framed=False)}"
     if function.cls in ("Lag", "Lead"):
@@ -47,7 +48,7 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
         return f"ntile({function['buckets']['value']}) {over_text(node, keys, framed=False)}"
     if function.cls == "NthValue" and _is_positive(function["offset"]):
         place = f"{x.text(function['input'])}, {function['offset']['value']}"
-        return f"nth_value({place}{_nulls(function)}) {over_text(node, keys)}"
+        return f"nth_value({place}{_inside(function)}{_nulls(function)}) {over_text(node, keys)}"
     raise Unsupported(f"{said_function(function)} over a window is not taken over")
 
 
@@ -61,13 +62,24 @@ def _nulls(function: Expr) -> str:
     return " IGNORE NULLS" if function["ignoreNulls"] else ""
 
 
-def _end_of_frame(node: Expr, end: str, x: Expressions, keys: Keys) -> str:
-    """The first or the last value of an order."""
+def _inside(function: Expr) -> str:
+    """The order of rows inside of a frame, where equal rows have none."""
+    order = function.get("order")
+    return f" ORDER BY {order_text(order)}" if order else ""
+
+
+def _of_order(node: Expr, x: Expressions, keys: Keys) -> str:
+    """The first or the last value of an order, or all in a list."""
     aggregate = node["windowFunction"]
     function = aggregate["aggregateFunction"]
     if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
         raise Unsupported(f"{function.cls} of rows without an order is not taken over")
-    return f"{end}({x.text(function['child'])}{_nulls(function)}) {over_text(node, keys)}"
+    child, over = x.text(function["child"]), over_text(node, keys)
+    if function.cls != "CollectList":
+        return f"{_ENDS_OF_FRAMES[function.cls]}({child}{_inside(function)}{_nulls(function)}) {over}"
+    if function.get("ignoreNulls") is False:
+        raise Unsupported("collect_list with nulls is not taken over")
+    return f"coalesce(list({child}{_inside(function)}) FILTER (WHERE {child} IS NOT NULL) {over}, [])"
 
 
 def _neighbour(node: Expr, x: Expressions, keys: Keys) -> str:

@@ -56,7 +56,7 @@ def calls(
         else:
             raise UsageError(
                 f"{kind} wants a mapping of output columns to functions, not {one!r}.",
-                hint='Write {"n": "sum"}, {"total": ("n", "sum")} or total=agg.sum("n").',
+                hint='Write {"n": "sum"}, total=agg.sum("n") or total=agg.first("n", order_by="t").',
             )
     if not found:
         raise UsageError(
