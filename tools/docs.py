@@ -1,5 +1,5 @@
-"""Writes what is generated in docs/: the options page, the API reference, the rooms and state diagrams of docs/architecture.md, the
-dictionary of docs/steps.md, and the README's picture.
+"""Writes what is generated in docs/: the options page, the API reference, the rooms and states of docs/architecture.md, the states of
+docs/streams.md, the dictionary of docs/steps.md, and the README's picture.
 
 ``./dev docs`` writes; a test compares, so that the pages stay true.
 """
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from firesteel.options import Option, all_options, format_value
-from firesteel.scheduler.kernel.states import EXECUTION_STATES, JOB_STATUSES
+from firesteel.scheduler.kernel.states import EXECUTION_STATES, Transitions
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "firesteel"
 
 
 def _is_of_speculation(key: str) -> bool:
@@ -107,29 +109,23 @@ def _entry(option: Option[object]) -> str:
     return "\n".join(lines)
 
 
-def architecture_page(text: str) -> str:
-    """docs/architecture.md with its generated parts as the tables have them now."""
-    drawn = {
-        "execution states": EXECUTION_STATES.diagram(),
-        "job states": JOB_STATUSES.diagram(),
-        "stream states": SCHEDULER_STATES.diagram(),
-        "rescale phases": RESCALE_PHASES.diagram(),
-    }
-    for name, content in drawn.items():
-        text = replace_part(text, name, f"```mermaid\n{content}```")
-    return replace_part(text, "rooms", rooms())
+def with_diagrams(text: str, drawn: Mapping[str, Transitions[Any]]) -> str:
+    """A page with its state diagrams as the tables have them now."""
+    for name, table in drawn.items():
+        text = replace_part(text, name, f"```mermaid\n{table.diagram()}```")
+    return text
 
 
 def rooms() -> str:
-    """Every folder of the package, and the modules beside them, by the first sentence of what they say of themselves."""
-    package = ROOT / "src" / "firesteel"
-    lines = ["| room | for |", "|---|---|"]
-    for file in sorted(package.rglob("*.py"), key=lambda file: (file.parent == package, file.parent, file.name)):
-        if file.name == "__init__.py" and file.parent != package:
-            lines.append(f"| `{file.parent.relative_to(package)}/` | {first_sentence(file)} |")
-        elif file.parent == package and not file.name.startswith("__"):
-            lines.append(f"| `{file.name}` | {first_sentence(file)} |")
-    return "\n".join(lines)
+    """Folders of the package, by the first sentences of their docstrings, and their walls."""
+    from tools.walls import COMMON, in_words
+
+    lines = ["| room | for | imports |", "|---|---|---|"]
+    for file in sorted(PACKAGE.glob("*/__init__.py")):
+        room = file.parent.name
+        lines.append(f"| `{room}/` | {first_sentence(file)} | {in_words(room)} |")
+    modules = ", ".join(f"`{name}.py`" for name in sorted(COMMON))
+    return "\n".join([*lines, f"| {modules} | Modules that every room may import. | |"])
 
 
 def first_sentence(file: Path) -> str:
@@ -155,11 +151,15 @@ def pages() -> dict[Path, str]:
     from tools.api_reference import api_page, dictionary
     from tools.picture import SVG, picture
 
-    architecture, steps = (ROOT / "docs" / f"{name}.md" for name in ("architecture", "steps"))
+    architecture, steps, streams = (ROOT / "docs" / f"{name}.md" for name in ("architecture", "steps", "streams"))
+    house = replace_part(architecture.read_text(), "rooms", rooms())
     return {
         ROOT / "docs" / "options.md": options_page(),
         ROOT / "docs" / "api.md": api_page(),
-        architecture: architecture_page(architecture.read_text()),
+        architecture: with_diagrams(house, {"execution states": EXECUTION_STATES}),
+        streams: with_diagrams(
+            streams.read_text(), {"stream states": SCHEDULER_STATES, "rescale phases": RESCALE_PHASES}
+        ),
         steps: replace_part(steps.read_text(), "dictionary", dictionary()),
         SVG: picture(),
     }

@@ -19,8 +19,8 @@ from firesteel.control.places import RUNTIME_VARIABLE
 PATIENCE_SECONDS = 1800
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.patience(PATIENCE_SECONDS + 60)]
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = ("own-connectors.md",)
-"""test_own_connectors_spark.py runs it and looks at its answers."""
+ELSEWHERE = ("own-connectors.md", "architecture.md")
+"""test_own_connectors_spark.py and test_architecture_page.py run these and look at their answers."""
 PAGES = [
     page
     for page in (ROOT / "README.md", *(path for path in tracked_files("docs") if path.suffix == ".md"))

@@ -1,1 +1,1 @@
-"""Speaking with a running stream from another process: a Unix socket beside its checkpoint, for its owner only."""
+"""Communication with a running stream from another process: a Unix socket next to its checkpoint. Only its owner may use it."""

@@ -1,4 +1,7 @@
-"""Messages of the control socket: one JSON line per request and per answer, both bounded."""
+"""Messages of the control socket: one JSON line per request and per answer, both bounded.
+
+``multiprocessing.connection`` waits for ever for a message whose sender stops in its middle, and does not identify the caller.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Keys of the seed designs are kept word for word; today's Flink keys are aliases; what only Firesteel has is under
 ``firesteel.``. A short name (the last part of a key) is understood wherever it is unambiguous.
 
-Begin with ``jobs`` for the options themselves (other topics: ``monitoring``, ``recovery``, ``resources``, ``restart``, ``speculation``, ``streams``, ``ui``) and with
+Begin with ``jobs`` for the options themselves (``restart`` and ``streams`` are topics of their own) and with
 ``registry`` for how they are kept and given values. ``layers`` and ``files`` are where values come from beside the program.
 Imports ``errors`` alone.
 """

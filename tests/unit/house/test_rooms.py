@@ -12,49 +12,12 @@ from pathlib import Path
 
 import pytest
 from tests.tracked_files import tracked_files
+from tools.walls import ALLOWED, COMMON, NOT_FOR_SPARK
 
 import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "extras", "humanize", "masking", "package_files", "option_functions", "users_line"}
-"""Standard library only, for everybody."""
-
-ALLOWED = {
-    "options": {"options"},
-    "model": {"model", "options"},
-    "results": {"results", "model"},
-    "engine": {"engine"},
-    "task": {"task", "engine", "results", "model"},
-    "connectors": {"connectors", "task", "engine", "results", "model"},
-    "compile": {"compile", "render", "plan", "engine", "model", "task", "connectors", "options", "results"},
-    "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
-    "scheduler": {"scheduler", "model", "options"},
-    "journal": {"journal", "scheduler", "model", "options"},
-    "recovery": {"recovery", "results", "scheduler"},
-    "report": {"report", "journal", "scheduler", "model", "options"},
-    "monitoring": {"monitoring", "journal", "scheduler", "options"},
-    "view": {"view", "report", "journal", "scheduler", "model", "options", "compile"},
-    "simulation": {"simulation", "report", "scheduler", "model", "options", "compile", "journal"},
-    "control": {"control", "scheduler", "model"},
-    "streaming": {"api", "scheduler"},
-    "functions": {"api", "plan"},
-    "arrow": set(),
-    "api": {
-        "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql", "render", "plan", "local", "monitoring", "ui", "engine", "run",
-    },
-    "plan": {"plan"},
-    "render": {"render", "plan", "engine"},
-    "run": {
-        "run", "render", "plan", "engine", "task", "connectors", "options", "journal", "monitoring", "scheduler", "ui", "model", "view",
-    },
-    "sql": {"sql", "plan", "render", "compile", "connectors", "engine", "model", "task", "spark"},
-    "ui": {"ui", "simulation", "view", "report", "journal", "control", "scheduler", "model", "options"},
-    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local", "ui"},
-}  # fmt: skip
-"""``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
-
 EXECUTOR_ROOMS = ("model", "results", "engine", "task", "connectors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "model", "options", "compile", "journal", "report", "simulation")
@@ -119,7 +82,7 @@ def test_a_room_imports_only_the_rooms_it_may(room):
 
 def test_the_data_plane_does_not_know_who_calls_it():
     for path in modules("spark"):
-        assert not {room_of(name) for name in imports(path)} & {"api", "cli", "simulation"}, path
+        assert not {room_of(name) for name in imports(path)} & NOT_FOR_SPARK, path
 
 
 def test_every_room_has_its_wall():
@@ -152,9 +115,12 @@ def folders() -> list[Path]:
     return [path.parent for path in PACKAGE.rglob("__init__.py")]
 
 
-def test_every_folder_says_what_it_is_for():
+def test_every_folder_says_what_it_is_for_and_where_to_begin():
     for folder in folders():
-        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+        text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        assert text, folder
+        for name in re.findall(r"[Bb]egin with\s``(\w+)", text):
+            assert (folder / name).is_dir() or (folder / f"{name}.py").exists(), f"{folder} has no {name}"
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -1,6 +1,8 @@
 """CSV files: cut at line ends by bytes, types given or inferred, parsed by Arrow a block at a time.
 
 A value that holds line ends itself needs ``newlines_in_values=True``, which makes every file one split.
+
+Arrow's messages do not name the line of the file. The code here finds it, the value, and quotes that span a cut.
 """
 
 from __future__ import annotations

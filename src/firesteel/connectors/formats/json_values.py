@@ -2,6 +2,9 @@
 
 As Spark reads them: a string column takes any value as its JSON text, binary is base64, numbers may be the strings "NaN",
 "Infinity" and "-Infinity", a decimal may be written as a string, an object is a struct or a map.
+
+Arrow's reader (pyarrow 26) refuses maps, "NaN", and numbers in columns of text. Its errors name neither line nor value. A first line
+``null``, or one nested deeply, crashes it. It reads everything else.
 """
 
 from __future__ import annotations

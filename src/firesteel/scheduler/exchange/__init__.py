@@ -1,4 +1,4 @@
-"""Blocking results: their sizes as they are told, merging of small ones, ranges of keys, and when they are released.
+"""Blocking results: their reported sizes, merging of small ones, ranges of keys, and when they are released.
 
 Begin with ``result_info``.
 """

@@ -1,6 +1,7 @@
 """The slots of each group that were asked for and held over time, for the journal: exact integrals, few records.
 
 A slot is held from the launch of what is in it to its end, as the stamps of the executions say.
+A fold of the journal cannot replace this: no record of an execution shows requests or shared slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Ships to executors what they do not have: Firesteel's own part as a zip, DuckDB as an archive, once per Spark context each, and the modules beside the script."""
+"""Ships to executors what they do not have: Firesteel's own part as a zip, DuckDB as an archive, once per Spark context each, and the modules beside the script.
+
+Modules travel as sources, which a worker imports from memory (``task.executor.information``), so classes keep their identity and modules
+their state. By value, as functions of ``__main__`` travel, each subtask would get its own copy of a module, without the imports inside of functions.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,17 @@
 
 On a local master Spark knows no resource profiles, and the slot pool alone decides what runs at once. On a cluster a group becomes
 a Spark resource profile: with dynamic allocation one that Spark makes executors for, without one of tasks only.
+
+Tried on Spark 4.3.0:
+
+* Profiles of tasks work on standalone, YARN, Kubernetes and ``local-cluster``. ``local[n]`` refuses them.
+* A stage waits for ever for more CPUs than any executor has, or more memory than any node has. So the pool fails such a job before.
+* One RDD of a stage with a profile is enough; two different ones are an error. ``mapInArrow(...).rdd.withResources`` works, too.
+* Spark takes fractions of a CPU, but ``TaskContext`` then says 1, and the status store two tasks to a core. So they are rounded up here.
+* Spark sets ``OMP_NUM_THREADS`` to the task's CPUs over any other value. PySpark reads the environment when it wraps a function, so each
+  batch's RDD has a context of its own.
+* A standalone master counts an executor's heap and not its overhead. So Python's memory is added to the heap's size there.
+* With dynamic allocation, executors of a profile come within seconds, and go ``executorIdleTimeout`` after their last task.
 """
 
 from __future__ import annotations

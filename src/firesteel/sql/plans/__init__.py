@@ -1,1 +1,1 @@
-"""Spark's plans as plain Python. Begin with ``nodes``; ``catalyst`` reads them, by the Java in ``plan_reader``."""
+"""Spark's plans as plain Python. Begin with ``catalyst``, which reads them by the Java in ``plan_reader``."""

@@ -2,6 +2,9 @@
 
 Only to types that hold what was written; a value that does not fit all the same (a whole number beyond 2^53 among doubles)
 ends the job. After Spark's ``mergeSchema``, with the widening that pyarrow's ``unify_schemas`` calls permissive.
+
+That function does the plain types. Alone (pyarrow 26) it loses digits of decimals and values of bigint, and bytes become text. It refuses
+dates with timestamps, two time zones, and dictionaries with text.
 """
 
 from __future__ import annotations
