@@ -16,6 +16,8 @@ from firesteel.simulation.workload import PackedSizes
 
 STORED_SHARE = 0.4
 """Stored bytes per plain byte."""
+MOST_TOLD = 1 << 16
+"""Executions in one event: a million at once would need twice the memory for their records."""
 
 
 class Ending:
@@ -34,9 +36,9 @@ class Ending:
         self.ended_at(rows, ended)
         self.end(rows)
         for group in plane.by_vertex(rows):
-            parts = group.reshape(-1, 1) if plane.world.one_by_one else [np.sort(group)]
-            for part in parts:
-                self._tell_of(part)
+            most, told = (1, group) if plane.world.one_by_one else (MOST_TOLD, np.sort(group))
+            for first in range(0, len(told), most):
+                self._tell_of(told[first : first + most])
         plane.runs.forget(rows)
 
     def ended_at(self, rows: Ints, times: Floats) -> None:
