@@ -363,6 +363,28 @@ def test_aggregates_have_sparks_names_types_and_values(frame):
     assert in_order(found) == in_order(theirs)
 
 
+def test_groups_of_expressions_are_sparks(frame):
+    def made(F, rows):
+        keys = [F.year("d"), F.col("r.n") % 2, (F.col("x") > 1).alias("more"), "u"]
+        return rows.groupBy(*keys).agg(F.sum("i"), F.count("*"), F.max(F.col("r.n")))
+
+    theirs, found = (
+        made(spark_functions, frame).toArrow(),
+        run(made(our_functions, ExecutionEnvironment().from_arrow(TABLE))),
+    )
+    assert found.column_names == theirs.column_names
+    assert found.schema.types == theirs.schema.types
+    assert in_order(found) == in_order(theirs)
+
+
+def test_rows_ordered_by_expressions_are_sparks(frame):
+    def made(F, rows):
+        return rows.orderBy(F.abs("x").desc(), F.col("i") % 2, F.col("r.n"), "id").select("id")
+
+    found = made(our_functions, ExecutionEnvironment().from_arrow(TABLE)).run_locally()
+    assert [row["id"] for row in found] == [row.id for row in made(spark_functions, frame).collect()]
+
+
 DIGITS = {(38, 0): "9" * 33, (38, 38): "9" * 36, (29, 9): "9" * 29, (28, 0): "9" * 28, (18, 18): "5", (1, 0): "9"}
 """By the digits and the scale of a decimal, the digits of a large value. Sums and means of two fit."""
 
@@ -471,6 +493,10 @@ ORDERS = {
     "of all": lambda F, W: W.orderBy("b"),
     "descending": lambda F, W: W.partitionBy("u").orderBy(F.desc("x")),
     "of two": lambda F, W: W.partitionBy("u").orderBy("t", F.desc("f")),
+    "of lists": lambda F, W: W.partitionBy(["t", "u"]).orderBy(["b"]),
+    "of expressions": lambda F, W: W.partitionBy(F.year("d"), F.col("l") % 2).orderBy(
+        F.abs("x"), F.desc(F.col("i") * 2)
+    ),
 }
 """Of columns with nulls, NaN, zeros of two signs and ties."""
 

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "sortWithinPartitions": "Write sort(...), or sort in a function: map_in_arrow(f, schema).",
     "over": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
     "window": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
-    "alias": "Streams need no alias: in a join, clashing columns get suffix=.",
+    "alias": 'Streams have no names, and col("a.x") is a field of a struct. Write join(other, "k", suffix="_b"): then col("x_b") is the other x.',
     "withWatermark": "A running stream is firesteel.streaming's; here are batch jobs.",
     "uncacheTable": "Write uncache().",
     "storageLevel": "Cached rows are kept on storage. is_cached is True for them.",

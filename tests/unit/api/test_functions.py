@@ -71,8 +71,10 @@ def test_a_plain_column_is_passed_as_it_is(rows):
 def test_where_names_are_wanted(rows):
     assert rows.key_by(F.col("n")).keys == ("n",)
     assert rows.drop(F.col("n"), "s").columns == [name for name in rows.columns if name not in ("n", "s")]
-    with pytest.raises(UsageError, match=r"The column \(n \+ 1\) cannot be used in key_by.*with_column"):
-        rows.key_by(F.col("n") + 1)
+    with pytest.raises(UsageError, match=r"The column \(n \+ 1\) cannot be used in drop.*with_column"):
+        rows.drop(F.col("n") + 1)
+    assert rows.key_by(F.col("n") + 1, "s").keys == ("(n + 1)", "s")
+    assert rows.sort(F.abs("n").desc(), "s").columns == rows.columns
 
 
 def test_a_filter_tells_sources_what_they_may_leave_out(rows):
@@ -110,6 +112,12 @@ REFUSED = {
     "year with a zone": (lambda rows: rows.select(v=F.year("t")), "year.t. is not computed here"),
     "an order as a value": (lambda rows: rows.filter(F.col("n").desc()), "n DESC NULLS LAST is an order"),
     "a window as a condition": (lambda rows: rows.filter(F.rank().over(BY_NAME) == 1), r"rank\(\) over a window is for select"),
+    "a sum over a window as a condition": (lambda rows: rows.filter(F.sum("n").over(BY_NAME) > 1), r"sum\(\) over a window is for select"),
+    "a key under another name": (lambda rows: rows.groupBy(F.abs("n").alias("s")), "a column 's' already"),
+    "a key without a name": (lambda rows: rows.groupBy(F.col("x") * 1e20), "has no name.*alias"),
+    "a constant key": (lambda rows: rows.groupBy(F.lit(1)), "key_by by the constant 1"),
+    "an order by a constant": (lambda rows: rows.orderBy(F.lit(1).desc()), "sort by the constant 1"),
+    "a direction as a key": (lambda rows: rows.groupBy(F.col("n").desc()), "cannot be used in key_by"),
     "a rank without an order": (lambda rows: F.rank().over(window.partitionBy("n")), "rank wants an order"),
     "a frame that ends first": (lambda rows: window.rowsBetween(1, 0), "from one whole number to another that is not smaller"),
     "a range without an order": (lambda rows: rows.select(F.sum("n").over(window.rangeBetween(-1, 1))), "rangeBetween wants an order"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -14,6 +14,7 @@ from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, S
 from firesteel.errors import UsageError
 from firesteel.task.functions.instances import has_set_up, with_set_up
 from firesteel.task.functions.row_errors import FAIL, NULL, ROUTE, SKIP, OnError, error_schema
+from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.passing import Passing
 from firesteel.users_line import caller_place, function_name
 
@@ -79,6 +80,15 @@ def require_count(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what} must be a whole number of at least {least}, not {value!r}.")
     return value
+
+
+def check_order(schema: pa.Schema, names: Sequence[str], step: str) -> None:
+    """Raises UsageError for columns that are not there or have no order."""
+    check_columns(schema, names, step)
+    for name in names:
+        kind = order_type(schema.field(name).type)
+        if kind is None or pa.types.is_decimal256(kind):
+            raise UsageError(f"{step} cannot order by '{name}': it is {schema.field(name).type}.")
 
 
 _ACTIONS = (FAIL, NULL, SKIP, ROUTE)

@@ -13,7 +13,7 @@ from firesteel.api.steps.aggregates.functions import Aggregation, call_of, check
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
 from firesteel.api.steps.common import OnErrorWords, on_group_error, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
-from firesteel.api.steps.projection import Computed, project, projected
+from firesteel.api.steps.projection import Computed, project, projected, with_expressions
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import windowed
 from firesteel.compile import nodes
@@ -47,8 +47,9 @@ class Keyed:
 
 
 def key_by(pipeline: Pipeline, columns: Sequence[Any]) -> Keyed:
-    with step_at("key_by"):
-        names = plain_names(_flat(columns), "key_by")
+    with step_at("key_by") as place:
+        pipeline, given = with_expressions(pipeline, _flat(columns), "key_by", place, spoken=True)
+        names = plain_names(given, "key_by")
         if not names:
             raise UsageError(
                 "key_by wants at least one column.", hint="For all rows together use aggregate() without keys."

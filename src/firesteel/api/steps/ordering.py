@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.expressions import column as expressions
-from firesteel.api.steps.common import require_count, step_at
+from firesteel.api.steps.common import check_order, require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.projection import chosen, with_expressions
 from firesteel.api.steps.spark_columns import ordering
 from firesteel.compile import nodes
 from firesteel.compile.relations import groups
@@ -24,7 +25,7 @@ from firesteel.plan import relation as plan
 from firesteel.results.order.ordering import can_order
 from firesteel.task.expressions import plain_column
 from firesteel.task.operators.fragments import SqlFragment
-from firesteel.task.operators.relational import as_expression, check_columns, order_type
+from firesteel.task.operators.relational import as_expression, check_columns
 from firesteel.task.passing import Passing
 
 Column = str | tuple[str, bool] | pc.Expression | expressions.Column
@@ -33,9 +34,12 @@ Directions = bool | Sequence[bool]
 
 def sort(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> Pipeline:
     with step_at("sort") as place:
-        order = Order(_columns(pipeline.schema, columns, ascending, "sort"), split_equal=True)
+        names = pipeline.names
         pipeline.refuse_sides("sort")
-        return pipeline.at(nodes.sort(pipeline.node, order, place))
+        pipeline, columns = with_expressions(pipeline, _flat(columns), "sort", place)
+        order = Order(_columns(pipeline.schema, columns, ascending, "sort"), split_equal=True)
+        pipeline = pipeline.at(nodes.sort(pipeline.node, order, place))
+        return pipeline if pipeline.names == names else chosen(pipeline, "sort", names, place)
 
 
 def range_partition(
@@ -78,19 +82,8 @@ def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -
         return pipeline.at(nodes.in_two(pipeline.edge(), kind, best, place))
 
 
-def check_order(schema: pa.Schema, names: Sequence[str], step: str) -> None:
-    """Raises UsageError for columns that are not there or have no order."""
-    check_columns(schema, names, step)
-    for name in names:
-        kind = order_type(schema.field(name).type)
-        if kind is None or pa.types.is_decimal256(kind):
-            raise UsageError(f"{step} cannot order by '{name}': it is {schema.field(name).type}.")
-
-
 def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, step: str) -> tuple[OrderColumn, ...]:
-    flat: list[Any] = []
-    for column in given:
-        flat += cast(list[Any], column) if isinstance(column, list) else [column]
+    flat = _flat(given)
     if not flat:
         raise UsageError(f"{step} wants the columns to order by.", hint=f'Write {step}("n") or {step}(("n", False)).')
     directions = _directions(flat, ascending, step)
@@ -105,6 +98,13 @@ def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, ste
                 hint="Order by numbers, booleans, dates, times, decimals, strings or binary values; with_column() can make one.",
             )
     return columns
+
+
+def _flat(given: Iterable[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for column in given:
+        flat += cast(list[Any], column) if isinstance(column, list) else [column]
+    return flat
 
 
 def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bool]:

@@ -16,7 +16,7 @@ from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.common import step_at, unused_name
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, plain_names, translated
+from firesteel.api.steps.spark_columns import NotTranslated, by_name, is_spark_column, plain_names, translated
 from firesteel.api.steps.window import NUMBERS, WindowFunction, WindowSpec, frame_of, windowed, with_names
 from firesteel.compile.stream_graph import ChainedStep, Selection
 from firesteel.errors import UsageError
@@ -187,7 +187,36 @@ def where(pipeline: Pipeline, condition: Column, place: str) -> Pipeline:
     names = pipeline.names
     rows, pairs = _without_arrow(pipeline, "filter", [("filter", condition)], place)
     kept = _selected(rows, Resolved.of(rows.schema).chosen("filter", cast(Column, pairs[0][1])), place)
-    return kept if kept.names == names else project(kept, "filter", [(name, column(name)) for name in names], place)
+    return kept if kept.names == names else chosen(kept, "filter", names, place)
+
+
+def chosen(pipeline: Pipeline, kind: str, names: Sequence[str], place: str) -> Pipeline:
+    """These columns of the rows."""
+    return project(pipeline, kind, [(name, column(name)) for name in names], place)
+
+
+def with_expressions(
+    pipeline: Pipeline, columns: Sequence[Any], kind: str, place: str, *, spoken: bool = False
+) -> tuple[Pipeline, list[Any]]:
+    """The rows with a column for each Column that is an expression, and ``columns`` with its name in the place of it: Spark's if ``spoken``, else a
+    name of no column. Raises UsageError."""
+    schema, made = pipeline.schema, dict[str, Computed]()
+
+    def name_of(one: Column) -> str:
+        if one.plain_name in schema.names:
+            return str(one.plain_name)
+        if one.tree.cls == "Literal":
+            raise UsageError(f"{kind} by the constant {one} has no effect here; in Spark it may mean a place.")
+        name = Resolved.of(schema).name(one) if spoken else unused_name(f"__computed{len(made)}", schema.names)
+        if name in schema.names:
+            raise UsageError(f"There is a column '{name}' already.", hint="Add alias(name) with another one.")
+        made[name] = one
+        return name
+
+    found = [by_name(one, name_of) for one in columns]
+    if made:
+        pipeline = project(pipeline, kind, [*((n, column(n)) for n in schema.names), *made.items()], place)
+    return pipeline, found
 
 
 def _selected(pipeline: Pipeline, selection: Selection, place: str) -> Pipeline:
@@ -255,6 +284,8 @@ def _without_windows(
         return Expr("UnresolvedCast", {"child": place}, "integer") if function.kind in NUMBERS else place
 
     found = [(n, Column(replaced(e.tree, named)) if isinstance(e, Column) else e) for n, e in pairs]
+    for key, spec in specs.items():
+        specs[key] = spec.named(lambda one: name_of(one, "over"))
     if computed:
         every = [*((n, column(n)) for n in schema.names), *computed.items()]
         pipeline = project(pipeline, "columns of windows", every, place)

@@ -77,6 +77,16 @@ def _plain_name(given: Any, step: str) -> Any:
     return given.plain_name
 
 
+def by_name(given: Any, name_of: Callable[[Column], str]) -> Any:
+    """A Column with a name in the place of its expression, which may have a direction; anything else as it is."""
+    if not isinstance(given, Column):
+        return given
+    if given.tree.cls == "SortOrder":
+        child = attribute(name_of(Column(given.tree["child"])))
+        return Column(Expr("SortOrder", {**given.tree.fields, "child": child}))
+    return Column(attribute(name_of(given)))
+
+
 def ordering(column: Any, step: str) -> Any:
     """A name, or (name, ascending) where a Column, ours or Spark's, says its direction; anything else as it is. Raises UsageError for a place
     of nulls of its own."""

@@ -5,7 +5,7 @@ Their frames count rows, as SQL's ``ROWS BETWEEN`` does. Aggregates of ``fireste
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,10 +15,9 @@ from firesteel.api.expressions.column import Column, column, named
 from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
-from firesteel.api.steps.common import require_count
-from firesteel.api.steps.ordering import check_order
+from firesteel.api.steps.common import check_order, require_count
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
+from firesteel.api.steps.spark_columns import by_name, is_spark_column, ordering, plain_names
 from firesteel.compile.relations import groups
 from firesteel.engine.convert import conformed, opaque
 from firesteel.errors import UsageError
@@ -54,10 +53,10 @@ class WindowSpec:
     frame: tuple[str, int, int] | None = None
 
     def partitionBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return replace(self, partition=cols)
+        return replace(self, partition=_spread(cols))
 
     def orderBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return replace(self, order=cols)
+        return replace(self, order=_spread(cols))
 
     def rowsBetween(self, start: int, end: int) -> WindowSpec:  # noqa: N802
         """Aggregates are of rows from ``start`` to ``end`` places after each row: ``rowsBetween(-2, 0)``."""
@@ -66,6 +65,15 @@ class WindowSpec:
     def rangeBetween(self, start: int, end: int) -> WindowSpec:  # noqa: N802
         """Aggregates are of rows whose order, an integer, is from ``start`` to ``end`` more than that of each row."""
         return replace(self, frame=_frame("RANGE", start, end))
+
+    def named(self, name_of: Callable[[Column], str]) -> WindowSpec:
+        """With names in the place of expressions."""
+        partition, order = (tuple(by_name(one, name_of) for one in given) for given in (self.partition, self.order))
+        return replace(self, partition=partition, order=order)
+
+
+def _spread(cols: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else cols
 
 
 unboundedPreceding, currentRow, unboundedFollowing = -(1 << 63), 0, (1 << 63) - 1  # noqa: N816
@@ -82,12 +90,12 @@ def _frame(kind: str, start: Any, end: Any) -> tuple[str, int, int]:
 
 def partitionBy(*cols: Any) -> WindowSpec:  # noqa: N802
     """PySpark's ``Window.partitionBy``: ``partitionBy("k").orderBy(F.desc("t"))``."""
-    return WindowSpec(cols)
+    return WindowSpec().partitionBy(*cols)
 
 
 def orderBy(*cols: Any) -> WindowSpec:  # noqa: N802
     """PySpark's ``Window.orderBy``: without ``partitionBy`` the window is of all rows, in one task."""
-    return WindowSpec(order=cols)
+    return WindowSpec().orderBy(*cols)
 
 
 def rowsBetween(start: int, end: int) -> WindowSpec:  # noqa: N802
@@ -351,11 +359,11 @@ def with_names(written: Column, schema: pa.Schema) -> Column:
     def spoken(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        spec = node["spec"]
+        spec = node["spec"].named(Resolved.of(schema).part_name)
         text, made, frame = _in_sparks_words(node["function"], schema)
         by = [f"PARTITION BY {', '.join(plain_names(spec.partition, 'over'))}"] if spec.partition else []
         if spec.order:
-            order = _order(schema, list(spec.order))
+            order = _directed(list(spec.order))
             sorts = (Expr("SortOrder", {"child": attribute(name), "ascending": up}) for name, up in order)
             by.append(f"ORDER BY {', '.join(map(text_of, sorts))}")
         kind, *ends = frame or frame_of(spec)
@@ -503,6 +511,14 @@ def _written(value: Any, type_: pa.DataType) -> Any:
 
 
 def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
+    order = _directed(order_by)
+    if not order:
+        raise UsageError("window wants the columns to order by.", hint='Write window(order_by="t", ...).')
+    check_order(schema, [name for name, _ in order], "window")
+    return order
+
+
+def _directed(order_by: Any) -> tuple[tuple[str, bool], ...]:
     """``"t"``, ``("t", False)``, PySpark's Column of such, or a list of them."""
     single = (isinstance(order_by, str | Column) or is_spark_column(order_by)) or (
         isinstance(order_by, tuple) and len(cast(tuple[Any, ...], order_by)) == 2 and isinstance(order_by[1], bool)
@@ -516,7 +532,4 @@ def _order(schema: pa.Schema, order_by: Any) -> tuple[tuple[str, bool], ...]:
                 f"window cannot order by {one!r}.",
                 hint='Write order_by="t", or order_by=[("t", False), "n"] (False: descending).',
             )
-    if not order:
-        raise UsageError("window wants the columns to order by.", hint='Write window(order_by="t", ...).')
-    check_order(schema, [name for name, _ in order], "window")
     return tuple(order)

@@ -252,8 +252,8 @@ class DataStream(Ends):
 
     # --- keys and aggregates ---
 
-    def key_by(self, *columns: str) -> KeyedStream:
-        """The stream with equal values of these columns brought together, for steps on groups."""
+    def key_by(self, *columns: Any) -> KeyedStream:
+        """The stream with equal values of these columns brought together, for steps on groups. An expression becomes a column, under Spark's name."""
         return KeyedStream(self, keyed.key_by(self._pipeline, columns))
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
@@ -339,8 +339,8 @@ class DataStream(Ends):
     def sort(self, *columns: Column | list[Column], ascending: Directions = True) -> DataStream:
         """All rows in the order of these columns, over all subtasks: the rows of subtask k come before those of k + 1.
 
-        A column may be given with its own direction, ``("name", False)`` for descending; ``ascending`` may be a list, one
-        for each column. As in Spark: nulls come first, and last in a descending column; NaN is greater than all numbers.
+        A column may be an expression, and may be given with its own direction, ``("name", False)`` for descending. ``ascending`` may be a list,
+        one for each column. As in Spark: nulls come first, and last in a descending column; NaN is greater than all numbers.
         Equal rows keep the order in which they were written: by producer, then as they came. The order holds for the steps
         that are chained behind it, up to the next exchange, for ``collect`` and for the files of a sink, in the order of
         their names; ``sort().limit(n)`` gives the first n.

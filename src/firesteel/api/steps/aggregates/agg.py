@@ -55,6 +55,10 @@ class AggregateCall:
     said: tuple[str, tuple[Any, ...]] | None = None
     """The result has Spark's type, and Spark's name where the user gives none: this text, with the names of these columns put in. None: it is an aggregate of our own."""
 
+    @property
+    def kind(self) -> str:
+        return self.function
+
     def where(self, condition: Any) -> AggregateCall:
         """Only of rows for which the expression, the boolean column of this name, or the condition in SQL (``"n > 3"``, as in
         :meth:`DataStream.filter`) is true (null is not true)."""
