@@ -22,7 +22,7 @@ import firesteel.sql
 import firesteel.task
 from firesteel import ExecutionEnvironment, Split
 from firesteel.compile.identity.prints import JobPrints, input_prints
-from firesteel.compile.identity.walk import Walk
+from firesteel.compile.identity.walk import Known, Walk
 from identity_kit import QUIET, SETTLED, everything, odd_steps, value_print, write_files
 
 KIT = Path(inspect.getfile(everything))
@@ -89,7 +89,7 @@ def test_rows_that_an_earlier_job_kept_are_not_known():
 
     schema = pa.schema([("v", pa.int64())])
     source = StoredSource("kept", schema, object(), 3, 4, (Split((0, 0, 1), 8, "part 0"),))
-    found = input_prints(source, source.splits, time.time_ns())
+    found = input_prints(source, source.splits, time.time_ns(), Known())
     assert found.whole is None
     assert found.why == "reads rows that an earlier job of the same process has kept"
 

@@ -13,6 +13,7 @@ import pytest
 from firesteel import ExecutionEnvironment
 from firesteel.arrow import col
 from firesteel.compile.identity.prints import JobPrints, input_prints
+from firesteel.compile.identity.walk import Known, Walk
 from firesteel.connectors.files.paths import WRITTEN_ONCE
 from firesteel.errors import UsageError
 from firesteel.options import DATA_VOLUME_PER_TASK
@@ -80,7 +81,9 @@ def test_files_that_come_leave_the_other_splits_as_they_were(folder):
         (vertex,) = job.job_graph.vertices
         prints = JobPrints(job, time.time_ns() + SETTLED)
         source = vertex.program.head.source
-        return prints.vertices[0].program, set(input_prints(source, job.splits[0], time.time_ns() + SETTLED).splits)
+        return prints.vertices[0].program, set(
+            input_prints(source, job.splits[0], time.time_ns() + SETTLED, Known()).splits
+        )
 
     program, before = splits()
     (folder / "tree/year=2027").mkdir()
@@ -145,8 +148,6 @@ def test_a_file_system_counts_without_its_keys(folder):
         return read_of(filesystem)
 
     def read_of(filesystem):
-        from firesteel.compile.identity.walk import Known, Walk
-
         return Walk(Known()).encoded(filesystem)
 
     assert at(access_key="a", secret_key="b") == at(access_key="c", secret_key="d", session_token="e")

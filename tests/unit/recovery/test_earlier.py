@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from firesteel.compile.identity.facts import Fact, VertexPrint
 from firesteel.errors import UsageError
+from firesteel.model.steps.reports import Opening
 from firesteel.options import Options
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore, object_name
@@ -193,6 +196,11 @@ def test_lineages():
     found = matches(opens, opens)
     assert [match.then for match in found] == [None, None, None, 3]
     assert found[0].why == "opens files itself" and found[1].why == "reads 'read', which runs again"
+    seen = replace(then, opened={0: Opening("opened '/a'", "f")})
+    assert [match.why for match in matches(seen, then)][:2] == [
+        "opened '/a' in f while it ran",
+        "reads 'read', which runs again",
+    ]
     other = Lines(["read", "new"], [print_of("r", B), print_of("n")], [[], [0]])
     assert [match.why for match in matches(then, other)] == ["its input has changed, or is cut otherwise", "is new"]
     twins = Lines(["a", "a"], [print_of("r", A), print_of("r", A)], [[], []])

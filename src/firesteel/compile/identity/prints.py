@@ -46,9 +46,9 @@ class InputPrints:
         return digest(*known) if len(known) == len(self.splits) and not self.why else None
 
 
-def input_prints(source: Any, splits: Sequence[Split], now_ns: int) -> InputPrints:
+def input_prints(source: Any, splits: Sequence[Split], now_ns: int, known: Known) -> InputPrints:
     """``now_ns``: since 1970, before anything is read."""
-    walk = Walk(Known())
+    walk = Walk(known)
     if isinstance(source, FileSource):
         return _of_files(walk, source, splits, now_ns)
     if isinstance(source, TableSource | RangeSource):
@@ -134,7 +134,7 @@ class JobPrints:
     modules and functions of libraries that the user says are pure."""
 
     def __init__(self, job: CompiledJob, now_ns: int | None = None, pure: Collection[str] = ()) -> None:
-        self._known = Known(pure)
+        self.known = Known(pure)
         self._now = time.time_ns() if now_ns is None else now_ns
         self._sinks: dict[int, tuple[Any, _SinkPrint]] = {}
         self.vertices = [self._of_vertex(job, vertex) for vertex in job.job_graph.vertices]
@@ -145,7 +145,7 @@ class JobPrints:
 
     def read(self, source: Any, splits: Sequence[Split]) -> bytes | None:
         """Of all that a source reads; None: nobody can tell. What has changed since the fingerprints were made is not known."""
-        return input_prints(source, splits, self._now).whole
+        return input_prints(source, splits, self._now, self.known).whole
 
     def _of_vertex(self, job: CompiledJob, vertex: JobVertex) -> VertexPrint:
         made = self._of_program(vertex.program)
@@ -156,12 +156,12 @@ class JobPrints:
         if isinstance(vertex.program.head, SparkHead):
             read, unprovable = None, [*unprovable, _DATAFRAME]
         elif isinstance(vertex.program.head, SourceHead):
-            prints = input_prints(vertex.program.head.source, job.splits[vertex.id], self._now)
+            prints = input_prints(vertex.program.head.source, job.splits[vertex.id], self._now, self.known)
             read, unprovable = prints.whole, [*unprovable, *([prints.why] if prints.why else [])]
         return replace(made, input=read, unprovable=tuple(unprovable))
 
     def _of_program(self, program: VertexProgram) -> VertexPrint:
-        walk = Walk(self._known, _routes(program), dict(program.builds))
+        walk = Walk(self.known, _routes(program), dict(program.builds))
         for name, version in _always():
             walk.note(f"library {name}", of_names(version), version)
         parts = [digest(name.encode(), found) for name, found in self._parts(walk, program)]
@@ -192,7 +192,7 @@ class JobPrints:
     def _sink(self, walk: Walk, sink: Any) -> bytes:
         """A sink of the user's is looked into once: it may hold the job's id when that runs."""
         if id(sink) not in self._sinks:
-            own = Walk(self._known)
+            own = Walk(self.known)
             whole = digest(own.encoded(sink), own.finish())
             self._sinks[id(sink)] = sink, _SinkPrint(whole, own.facts, dict.fromkeys(own.reasons()))
         found = self._sinks[id(sink)][1]

@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 RANDOM_ROWS = "draws at random (an expression with random())"
-NOT_PURE = "does not know to be pure"
 _NOW = frozenset(("now", "today"))
 """Texts that numpy and pandas take for the present time, in any case: ``numpy.datetime64("Now")``."""
 _TODAY = re.compile(r"(datetime64|[<>]?M8)\[.*|\d{1,2}:\d\d(:\d\d(\.\d+)?)?")

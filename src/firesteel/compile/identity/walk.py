@@ -24,7 +24,7 @@ from firesteel.compile.identity import functions, named, ours
 from firesteel.compile.identity.code import code_facts
 from firesteel.compile.identity.facts import Fact, digest, never, of_data, of_names
 from firesteel.compile.identity.modules import Modules, Source, source_of
-from firesteel.compile.identity.pure import NOT_PURE, RANDOM_ROWS, outside, takes_clock, texts_that_matter, unknown
+from firesteel.compile.identity.pure import RANDOM_ROWS, outside, takes_clock, texts_that_matter, unknown
 from firesteel.compile.identity.values import Encode, data_digest, draws
 from firesteel.humanize import first_of
 
@@ -35,6 +35,8 @@ class Known:
     def __init__(self, pure: Collection[str] = ()) -> None:
         """``pure``: names of modules and functions of libraries that the user says are pure."""
         self.pure = pure
+        self.impure = set[str]()
+        """Of the reasons of walks, those that name something which may not be pure."""
         self.modules = Modules()
         self._sources: dict[str, Source | None] = {}
         self._data: dict[int, tuple[Any, bytes]] = {}
@@ -180,7 +182,10 @@ class Walk:
                 suspects.setdefault(where, {}).update(more)
         for where, names in suspects.items():
             place = f" in {where}" if where else ""
-            found.append(f"uses {first_of(sorted(names), _MOST_NAMED)}{place}, which Firesteel {NOT_PURE}")
+            found.append(
+                f"uses {first_of(sorted(names), _MOST_NAMED)}{place}, which Firesteel does not know to be pure"
+            )
+            self.known.impure.add(found[-1])
         return found
 
     @contextmanager

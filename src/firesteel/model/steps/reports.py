@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from firesteel.humanize import plural
 
@@ -30,22 +31,31 @@ MOST_OF_ONE = frozenset({SET_UP_BYTES})
 """Of these the largest of one execution counts; all others are added up."""
 SAMPLED, SAMPLED_FILE = "sampledBytes", "sampledFileBytes"
 """Plain bytes of rows that were looked at, and what they are in a file."""
-OPENED = "while it ran"
-"""The end of ``StepReport.opened``."""
 MOST_SAMPLES = 5
 """Of one step in one subtask."""
+
+
+class Opening(NamedTuple):
+    """``what`` a ``function`` opened while it ran (``firesteel.task.executor.openings``)."""
+
+    what: str
+    function: str = ""
+    """Empty: in a log of before, where ``what`` is all words."""
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.function} while it ran" if self.function else self.what
 
 
 @dataclass(slots=True)
 class StepReport:
     """Of one step in one execution. ``max_errors``: the most that the whole job may have; None: any number. ``samples``: (row, error)
-    as text. ``opened``: what a function opened (``firesteel.task.executor.openings``), in words that follow the step's name."""
+    as text."""
 
     step: str
     counts: dict[str, int] = field(default_factory=dict[str, int])
     max_errors: int | None = None
     samples: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    opened: str = ""
+    opened: Opening | None = None
 
     def add(self, counter: str, by: int = 1) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + by
@@ -58,15 +68,13 @@ def failed(errors: int, counts: Mapping[str, int]) -> str:
 
 def encode(reports: Iterable[StepReport]) -> bytes:
     """Empty: there are none."""
-    found = [
-        [one.step, one.counts, one.max_errors, one.samples, *([one.opened] if one.opened else [])] for one in reports
-    ]
+    found = [[one.step, one.counts, one.max_errors, one.samples, *(one.opened or ())] for one in reports]
     return json.dumps(found).encode() if found else b""
 
 
 def decode(data: bytes) -> tuple[StepReport, ...]:
     return tuple(
-        StepReport(step, counts, most, [(row, error) for row, error in samples], *opened)
+        StepReport(step, counts, most, [(row, error) for row, error in samples], Opening(*opened) if opened else None)
         for step, counts, most, samples, *opened in (json.loads(data) if data else ())
     )
 

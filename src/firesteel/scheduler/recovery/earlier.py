@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from firesteel.model.descriptors import DIGEST_BYTES
+from firesteel.model.steps.reports import Opening
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.codec import DEPLOYING, decode
 from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, Deployed, DriverBegan, Identified, Told
@@ -51,7 +52,7 @@ class EarlierJob:
     finished: list[FinishedExecution] = field(default_factory=list[FinishedExecution])
     parallelism: dict[int, int] = field(default_factory=dict[int, int])
     at: float = 0.0
-    opened: dict[int, str] = field(default_factory=dict[int, str])
+    opened: dict[int, Opening] = field(default_factory=dict[int, Opening])
     """By vertex, what its function was seen to open (``StepReport.opened``). Its executions have no key."""
 
     def subtasks(self, vertex: int) -> int:
@@ -79,7 +80,7 @@ class _Fold:
     def __init__(self) -> None:
         self.parallelism: dict[int, int] = {}
         self.at = 0.0
-        self.opened: dict[int, str] = {}
+        self.opened: dict[int, Opening] = {}
         self._inputs: dict[Execution, bytes] = {}
         self._known: dict[Execution, Identified] = {}
         self._events: list[e.ExecutionsFinished] = []
@@ -110,7 +111,7 @@ class _Fold:
             case e.ExecutionsFinished():
                 self._events.append(event)
                 seen = (report.opened for own in event.reports.steps for report in own if report.opened)
-                self.opened.update((event.vertex, words) for words in seen)
+                self.opened.update((event.vertex, opening) for opening in seen)
             case e.PartitionsLost():
                 columns = event.partitions, event.attempts, event.tokens
                 places = zip(*(column.tolist() for column in columns), strict=True)

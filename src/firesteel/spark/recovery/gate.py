@@ -202,8 +202,8 @@ class LogGate(Gate):
 
 def _say_opened(event: ev.ExecutionsFinished) -> None:
     """Names each function that was seen to open something, once in this process."""
-    for report in (report for own in event.reports.steps for report in own if report.opened):
-        function = report.step, report.opened.rpartition(" in ")[2]
+    found = {(one.step, one.opened.function): one for own in event.reports.steps for one in own if one.opened}
+    for function, report in found.items():
         if function not in _said:
             _said.add(function)
             _log.warning("'%s' %s: its results are computed again in every job.", report.step, report.opened)

@@ -15,7 +15,6 @@ from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.identity.prints import JobPrints
-from firesteel.compile.identity.pure import NOT_PURE
 from firesteel.connectors.base import BEGUN, PUBLISHED, PUBLISHING
 from firesteel.errors import OutputExistsError, UsageError
 from firesteel.extras import command
@@ -283,9 +282,11 @@ def open_job(compiled: CompiledJob, options: Options, resume: Resume, root: Call
 
 def _say_unknown(compiled: CompiledJob, prints: JobPrints | None) -> None:
     """Names each function whose results are never used again because of what it uses, once in this process."""
-    for vertex, one in zip(compiled.job_graph.vertices, () if prints is None else prints.vertices, strict=False):
+    if prints is None:
+        return
+    for vertex, one in zip(compiled.job_graph.vertices, prints.vertices, strict=True):
         for why in one.unprovable:
-            if why.endswith(NOT_PURE) and why not in _said:
+            if why in prints.known.impure and why not in _said:
                 _said.add(why)
                 _log.warning("'%s' %s: its results are computed again in every job.", vertex.name, why)
 

@@ -40,10 +40,11 @@ nothing is."""
 
 
 class RepartitionError(FiresteelError):
-    """The state was not brought to the new number. The checkpoint is as it was before, unless ``unfinished``."""
+    """The state was not brought to the new number, for this ``reason``. The checkpoint is as it was before, unless ``unfinished``."""
 
-    def __init__(self, message: str, *, hint: str | None = None, unfinished: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, where: str, reason: str, *, hint: str | None = None, unfinished: bool = False) -> None:
+        super().__init__(f"{where} {reason}", hint=hint)
+        self.reason = reason
         self.unfinished = unfinished
 
 
@@ -129,30 +130,32 @@ def _runs(tracker: Any, tag: str) -> bool:
 def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
     reason = lacks_repartition(spark)
     if reason:
-        raise RepartitionError(f"The state cannot be repartitioned. {reason}")
+        raise RepartitionError("The state cannot be repartitioned.", reason)
     where = f"The state in {state.location} cannot be repartitioned to {parallelism}:"
     try:
         check_partitions(parallelism)
     except UsageError as error:
-        raise RepartitionError(f"{where} {error.message}", hint=error.hint) from None
+        raise RepartitionError(where, error.message, hint=error.hint) from None
     if state.committed < 0:
-        raise RepartitionError(f"{where} no batch was committed yet.", hint="Let the query commit one first.")
+        raise RepartitionError(where, "no batch was committed yet.", hint="Let the query commit one first.")
     if not state.operators:
-        raise RepartitionError(f"{where} it holds no stateful operator.", hint="Restart the query with the new number.")
+        raise RepartitionError(where, "it holds no stateful operator.", hint="Restart the query with the new number.")
     if state.provider and state.provider != ROCKSDB:
         raise RepartitionError(
-            f"{where} it is kept in {state.provider.rpartition('.')[2]}, whose state Spark cannot repartition.",
+            where,
+            f"it is kept in {state.provider.rpartition('.')[2]}, whose state Spark cannot repartition.",
             hint=f"Begin a new checkpoint with {PROVIDER}={ROCKSDB}.",
         )
     if state.unfinished is not None and state.unfinished != parallelism:
         raise RepartitionError(
-            f"{where} a repartition to {state.unfinished} was interrupted there and must be finished or rolled back first.",
+            where,
+            f"a repartition to {state.unfinished} was interrupted there and must be finished or rolled back first.",
             unfinished=True,
         )
     if state.pending is not None and state.unfinished is None:
-        raise RepartitionError(f"{where} batch {state.pending} was not committed.", hint="It must be replayed first.")
+        raise RepartitionError(where, f"batch {state.pending} was not committed.", hint="It must be replayed first.")
     if state.pending is None and state.parallelism == parallelism:
-        raise RepartitionError(f"{where} it has that many partitions already.")
+        raise RepartitionError(where, "it has that many partitions already.")
 
 
 def _session(spark: Any, state: CheckpointState) -> Any:
@@ -165,16 +168,17 @@ def _session(spark: Any, state: CheckpointState) -> Any:
 def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Exception) -> RepartitionError:
     """Rolls back what had begun, and returns the error for the user."""
     said, hint = _translated(error)
-    message = f"The state in {checkpoint} could not be rewritten to {parallelism} partitions: {said}"
+    where = f"The state in {checkpoint} could not be rewritten to {parallelism} partitions:"
     try:
         roll_back(files)
     except UsageError as trouble:
         return RepartitionError(
-            f"{message} What had been written could not be rolled back either: {trouble.message}",
+            where,
+            f"{said} What had been written could not be rolled back either: {trouble.message}",
             hint="The next start finishes it or rolls it back.",
             unfinished=True,
         )
-    return RepartitionError(message, hint=hint)
+    return RepartitionError(where, said, hint=hint)
 
 
 def roll_back(files: CheckpointFiles) -> None:
@@ -243,8 +247,7 @@ def recover(spark: Any, checkpoint: str) -> Recovery:
         repartition_state(spark, checkpoint, state.unfinished)
     except RepartitionError as error:
         roll_back(files)
-        why = error.message.partition(": ")[2] or error.message
-        told = f"{from_to}; it was rolled back, for it could not be finished: {why}"
+        told = f"{from_to}; it was rolled back, for it could not be finished: {error.reason}"
         return Recovery(told, files.read())
     return Recovery(f"{from_to}; it was finished.", files.read())
 

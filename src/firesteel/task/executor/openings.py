@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from firesteel.model.steps.reports import OPENED
+from firesteel.model.steps.reports import Opening
 
 if TYPE_CHECKING:
     from firesteel.task.executor.information import VertexInformation
@@ -29,9 +29,9 @@ _HARMLESS = ("importlib", "_frozen_importlib", "zipimport", "linecache", "zonein
 _CONNECTORS = ("firesteel.task.runner", "firesteel.connectors.", "firesteel.results.")
 """They call a user's sources, sinks and file systems, which may open files."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_opened: dict[int, str] = {}
+_opened: dict[int, Opening] = {}
 """By the hash of its program, what a step has opened in this process: it may have kept what it read."""
-_now: tuple[list[str], tuple[str, ...]] | None = None
+_now: tuple[list[Opening], tuple[str, ...]] | None = None
 """The list to fill and the names that the user says are pure. None: nothing is watched."""
 _has_hook = False
 
@@ -45,13 +45,13 @@ class Watch:
 
 
 @contextmanager
-def watched(watch: Watch | None, vertices: list[VertexInformation]) -> Generator[list[str]]:
-    """Yields a list that gets one sentence part, ``opened '/a' in parse while it ran``, if a user's function opens something.
+def watched(watch: Watch | None, vertices: list[VertexInformation]) -> Generator[list[Opening]]:
+    """Yields a list that gets one item, ``Opening("opened '/a'", "parse")``, if a user's function opens something.
 
     ``vertices``: those of the task. The results of several that run together are never kept.
     """
     global _has_hook, _now  # noqa: PLW0603
-    found: list[str] = []
+    found: list[Opening] = []
     if watch is None or len(vertices) > 1 or vertices[0].vertex not in watch.vertices:
         yield found
         return
@@ -84,7 +84,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         function = _opener(sys._getframe().f_back, pure)
         if function is not None:
             what = f"opened {os.fsdecode(arguments[0])!r}" if event == "open" else f"called {event}"
-            found.append(f"{what} in {function} {OPENED}")
+            found.append(Opening(what, function))
             _now = None
 
 

@@ -302,7 +302,7 @@ class _Execution:
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
         self.place = here()
-        self.opened: list[str] = []
+        self.opened: list[step_reports.Opening] = []
 
     @staticmethod
     def _token(job: Blob, task: int) -> int:
@@ -361,7 +361,7 @@ class _Execution:
     def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
-        opened = [step_reports.StepReport(self.name, opened=words) for words in self.opened]
+        opened = [step_reports.StepReport(self.name, opened=one) for one in self.opened]
         reports = step_reports.encode([*outcome.reports, *self._held(), *opened])
         return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
 

@@ -17,7 +17,7 @@ from firesteel.connectors.base import BEGUN
 from firesteel.errors import FiresteelError
 from firesteel.humanize import first_of, plural
 from firesteel.model.steps.costs import StepCosts
-from firesteel.model.steps.reports import OPENED
+from firesteel.model.steps.reports import Opening
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, removed_just_now, take_over
@@ -143,11 +143,7 @@ def correction_of(found: FoundJob, present: LogHeader, *, sinks_run: bool = Fals
     except ValueError as error:
         raise DamagedLogError(f"The log of job {found.job_id} has an event that cannot be read: {error}.") from error
     now, then = (lines_of(header, sinks_run=sinks_run) for header in (present, found.header))
-    prints = [
-        replace(one, unprovable=(*one.unprovable, earlier.opened[vertex])) if vertex in earlier.opened else one
-        for vertex, one in enumerate(then.prints)
-    ]
-    return Correction(found, earlier, now.names, now.inputs, matches(replace(then, prints=prints), now))
+    return Correction(found, earlier, now.names, now.inputs, matches(replace(then, opened=earlier.opened), now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,19 +303,21 @@ def lines_of(header: LogHeader, *, sinks_run: bool = False) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The vertices of a job, in topological order. ``inputs``: the vertices whose rows each of them reads."""
+    """The vertices of a job, in topological order. ``inputs``: the vertices whose rows each of them reads. ``opened``: by vertex, what its
+    function was seen to open."""
 
     names: Sequence[str]
     prints: Sequence[VertexPrint]
     inputs: Sequence[Sequence[int]]
+    opened: Mapping[int, Opening] = field(default_factory=dict[int, Opening])
 
     def lineages(self) -> list[bytes | None]:
         """A digest for each vertex, of what it and all before it do; None: nobody can tell."""
         found: list[bytes | None] = []
-        for own, read in zip(self.prints, self.inputs, strict=True):
+        for vertex, (own, read) in enumerate(zip(self.prints, self.inputs, strict=True)):
             before = [found[producer] for producer in read]
             known = [one for one in before if one is not None]
-            if own.unprovable or own.input is None or len(known) < len(before):
+            if own.unprovable or vertex in self.opened or own.input is None or len(known) < len(before):
                 found.append(None)
             else:
                 found.append(digest(own.program, own.input, *known))
@@ -353,7 +351,8 @@ def matches(then: Lines, now: Lines) -> list[Match]:
 
 def _why(then: Lines, now: Lines, vertex: int, before: Sequence[Match]) -> str:
     own = now.prints[vertex]
-    namesakes = [then.prints[k] for k, name in enumerate(then.names) if name == now.names[vertex]]
+    named = [k for k, name in enumerate(then.names) if name == now.names[vertex]]
+    namesakes = [then.prints[k] for k in named]
     found = [differences(one, own) for one in namesakes]
     again = [now.names[producer] for producer in now.inputs[vertex] if before[producer].then is None]
     if own.unprovable:
@@ -362,8 +361,8 @@ def _why(then: Lines, now: Lines, vertex: int, before: Sequence[Match]) -> str:
         why = "is new"
     elif all(found):
         why = min(found, key=len)[0]
-    elif opened := [why for one in namesakes for why in one.unprovable if why.endswith(OPENED)]:
-        why = opened[0]
+    elif opened := [then.opened[k] for k in named if k in then.opened]:
+        why = str(opened[0])
     elif again:
         why = f"reads '{again[0]}', which runs again"
     elif own.input is None:
