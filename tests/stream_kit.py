@@ -6,6 +6,7 @@ from typing import Any
 
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
+from firesteel.report.waits import of_stream
 from firesteel.scheduler.kernel import commands as kernel
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming import commands, events
@@ -107,7 +108,7 @@ class Stream:
 
     @property
     def waits_for(self) -> str:
-        return self.scheduler.status(self.at).waits_for
+        return of_stream(self.scheduler.status(self.at).waits)
 
     def rescales(self) -> list[RescaleRecord]:
         return [record for record in self.records if isinstance(record, RescaleRecord)]

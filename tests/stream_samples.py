@@ -25,6 +25,7 @@ GROWN = RescaleRecord(
     sufficient=True,
     desired=True,
     trigger="checkpoint 17",
+    trigger_kind="CHECKPOINT",
     checkpoint=17,
     first_change=106.0,
     triggered=110.0,

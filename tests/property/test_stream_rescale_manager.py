@@ -15,6 +15,7 @@ from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.events import TimerFired
 from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.records import Trigger, TriggerKind
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
 MOVES = {(move.source, move.target) for move in RESCALE_PHASES.table}
@@ -90,7 +91,7 @@ class Driven:
             self.world = told
             self.manager.on_change()
         elif told == TRIGGER:
-            self.manager.on_trigger()
+            self.manager.on_trigger(Trigger(TriggerKind.IDLE))
         self.recorder.take()
 
     def run(self, inputs, until=1e6, sleeps=()):

@@ -49,9 +49,10 @@ from firesteel.scheduler.streaming.records import (
     StreamEnded,
     StreamPlanned,
     StreamStateChange,
+    TriggerKind,
 )
 
-FORMAT = (2, 6)
+FORMAT = (2, 7)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11
@@ -314,9 +315,10 @@ def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
         inputs = {_PLACEMENT_INPUTS.get(name, name): value for name, value in record.inputs.items()}
         rule = _PLACEMENT_RULES.get(record.rule, record.rule)
         return msgspec.structs.replace(record, inputs=inputs, rule=rule)
-    if isinstance(record, RescaleRecord) and any(name in _STEPS for name in record.steps):
+    if isinstance(record, RescaleRecord) and not record.trigger_kind:  # up to format 2.6
         steps = {_STEPS.get(name, name): seconds for name, seconds in record.steps.items()}
-        return msgspec.structs.replace(record, steps=steps)
+        kind = TriggerKind.CHECKPOINT.name if record.trigger.startswith("checkpoint ") else ""
+        return msgspec.structs.replace(record, steps=steps, trigger_kind=kind)
     return record
 
 

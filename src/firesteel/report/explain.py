@@ -281,9 +281,10 @@ def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
 
 
 def _sentence(decision: Decision) -> str:
-    text = decision.reason.strip() or f"{decision.result}{f' by {decision.rule}' if decision.rule else ''}"
-    if decision.bounds and not any(bound in text for bound in decision.bounds):
-        text = f"{text.rstrip('.')}; bounded by {', '.join(decision.bounds)}"
+    text = decision.reason.strip()  # which names the bounds, if any was hit
+    if not text:
+        bounded = f"; bounded by {', '.join(decision.bounds)}" if decision.bounds else ""
+        text = f"{decision.result}{f' by {decision.rule}' if decision.rule else ''}{bounded}"
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."
 

@@ -9,7 +9,7 @@ from firesteel.humanize import format_bytes, format_count, format_seconds, plura
 from firesteel.report.explain import labelled, option_text
 from firesteel.report.fold import StreamFold
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
-from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange, TriggerCause
+from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange, TriggerCause, TriggerKind
 
 MAX_TOLD = 200
 """Of a stream's decisions and changes of state, so many of the latest are written out."""
@@ -51,7 +51,9 @@ def stream_history(records: Iterable[JournalRecord]) -> str:
 def rescale_sentence(record: RescaleRecord) -> str:
     """``2 -> 8 partitions at checkpoint 17 (the slots changed from 8 to 32): completed, down 1.9 s, no row twice``."""
     text = f"{record.before} -> {_to(record)} partitions"
-    text += f" at {record.trigger}" if record.trigger.startswith("checkpoint ") else _after(record.trigger)
+    if record.trigger:
+        at = " at" if record.trigger_kind == TriggerKind.CHECKPOINT.name else ", set off by"
+        text += f"{at} {record.trigger}"
     text += f" ({cause_of(record)}): {record.end or 'running'}"
     if record.downtime is not None:
         text += f", down {format_seconds(record.downtime)}, {_twice(record)}"
@@ -187,10 +189,6 @@ def _to(record: RescaleRecord) -> str:
     if record.end != "completed" or record.granted == record.requested:
         return str(record.requested)
     return f"{record.granted} (of {record.requested})"
-
-
-def _after(trigger: str) -> str:
-    return f", set off by {trigger}" if trigger else ""
 
 
 def _twice(record: RescaleRecord) -> str:

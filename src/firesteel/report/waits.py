@@ -1,4 +1,4 @@
-"""What a job waits for, in sentences."""
+"""What a job, or a stream, waits for, in sentences."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from firesteel.scheduler.kernel.waits import (
     VertexWait,
     Wait,
 )
+from firesteel.scheduler.streaming.waits import Awaited, StreamWait
 
 
 def in_words(waits: Iterable[Wait], graph: JobGraph) -> list[str]:
@@ -120,3 +121,58 @@ def _vertex(number: int, graph: JobGraph) -> str:
 
 def _name(number: int, graph: JobGraph) -> str:
     return f"vertex {number} '{graph.vertices[number].name}'"
+
+
+def of_stream(wait: StreamWait | None) -> str:
+    """A sentence that follows "waits for"; empty: for nothing."""
+    if wait is None:
+        return ""
+    aim = f"{plural(wait.partitions, 'partition')} instead of {wait.before}"
+    first = wait.reason.splitlines()[0] if wait.reason else ""
+    match wait.awaited:
+        case Awaited.START:
+            text = "the query to start"
+        case Awaited.LAST_BATCH:
+            text = "the running batch, then it stops"
+        case Awaited.STOP:
+            text = "the query to stop"
+        case Awaited.RESTART:
+            text = (
+                f"a restart{_left(wait, 'in')} after: {first or 'a failure'}{'; then it stops' if wait.stops else ''}"
+            )
+        case Awaited.SLOTS:
+            limit = "" if wait.seconds is None else f", for at most another {format_seconds(wait.seconds)}"
+            few = f"slots: {wait.slots} there, {wait.needed} needed"
+            text = f"{few if wait.slots < wait.needed else f'more slots: {wait.slots} are there and enough'}{limit}"
+        case Awaited.RESCALE:
+            text = aim + (f", step '{wait.step}'" if wait.step else "")
+        case Awaited.NOTHING:
+            text = f"nothing: {wait.reason}"
+        case Awaited.NOTHING_POSSIBLE:
+            text = f"nothing: {aim} is not possible: {wait.reason}"
+        case Awaited.CONFIRMATION:
+            text = f"your confirmation for {aim}: {wait.reason}"
+        case Awaited.SUFFICIENT_SLOTS:
+            text = f"more slots: {wait.reason}"
+        case _:
+            text = f"{_before_rescale(wait)}, then {aim}{f'; the last rescale failed: {first}' if first else ''}"
+    return text
+
+
+def _before_rescale(wait: StreamWait) -> str:
+    match wait.awaited:
+        case Awaited.CHECKPOINT:
+            text = f"a checkpoint{_left(wait, 'at most another')}"
+        case Awaited.DESIRED_SLOTS:
+            text = f"more slots{_left(wait, 'at most another')}, then a checkpoint"
+        case _:
+            then = {
+                Awaited.COOLDOWN_CHECKPOINT: ", then a checkpoint",
+                Awaited.COOLDOWN_SLOTS: ", then a checkpoint once no more slots come",
+            }
+            text = f"the end of the cooldown{_left(wait, 'in')}{then.get(wait.awaited, '')}"
+    return text
+
+
+def _left(wait: StreamWait, word: str) -> str:
+    return "" if wait.seconds is None else f" ({word} {format_seconds(wait.seconds)})"

@@ -19,7 +19,9 @@ from firesteel.cli.streams import watch as stream_watch
 from firesteel.control import places, server
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, encode
+from firesteel.report.waits import of_stream
 from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus
+from firesteel.scheduler.streaming.waits import Awaited, StreamWait
 
 
 class Stream:
@@ -345,9 +347,16 @@ def test_list_shows_what_runs_and_with_all_what_is_over(stream, call):
     assert call("list", "--all")[1].splitlines()[1].startswith("words  over")
 
 
-def test_watch_in_a_pipe_says_each_change_once(stream, call):
-    stream.now = replace(stream.now, waits_for="a checkpoint (at most another 22.3 s), then more")
-    sooner = replace(stream.now, waits_for="a checkpoint (at most another 21.8 s), then more")
+@pytest.mark.parametrize("awaited", [Awaited.CHECKPOINT, Awaited.SLOTS])
+def test_watch_in_a_pipe_says_each_change_once(stream, call, awaited):
+    now, sooner = (
+        replace(
+            stream.now, waits=(wait := StreamWait(awaited=awaited, seconds=seconds, slots=1)), waits_for=of_stream(wait)
+        )
+        for seconds in (22.3, 21.8)
+    )
+    assert now.waits_for != sooner.waits_for
+    stream.now = now
     later = replace(sooner, batches=4, batch=19)
     stream.next = [stream.now, stream.now, sooner, later, replace(later, state="Finished", phase="", waits_for="")]
     code, out, _ = call("status", "words", "--watch", "--interval", "0.05")

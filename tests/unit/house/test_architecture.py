@@ -116,6 +116,7 @@ def test_readers_of_the_journal_do_not_reach_into_the_scheduler(room):
         "firesteel.scheduler.parallelism.replay",
         "firesteel.scheduler.slots.resource_profile",
         "firesteel.scheduler.streaming.records",
+        "firesteel.scheduler.streaming.waits",
     }
     assert room == "cli" or not any(name.startswith("pyspark") for name in named)
 

@@ -70,7 +70,7 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
         "Vertex 1 'b' is not decided yet: it waits for vertex 0 'a'.",
     ]
     records += [Decision(at=1.0, what="waiting", result=told, reason=" ".join(told))]
-    records += [structs.replace(GROWN, steps={"wait": 4.0, "hold": 0.5})]
+    records += [structs.replace(GROWN, steps={"wait": 4.0, "hold": 0.5}, trigger_kind="")]
     old.write_bytes(b'{"type":"JournalHeader","at":0.0,"format":"2.0"}\n' + b"".join(map(encode, records)))
     *changes, failover, restart, another, placement, waiting, rescale = read(old)
     assert [one.cause for one in changes] == [REJECTED, RETIRED, "something else"]
@@ -84,7 +84,7 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
     ]
     over = explain([waiting, JobStatusRecord(at=105.0, status="FAILED")])
     assert f"{told[0]} Not decided by then: [1], which never was." in over
-    assert rescale.steps == {"wait": 4.0, "commit barrier": 0.5}
+    assert rescale.steps == {"wait": 4.0, "commit barrier": 0.5} and rescale.trigger_kind == "CHECKPOINT"
     assert restart.inputs == {"counted": False} and another.inputs == {"charged": False}
     (first,) = [one for one in read(OLD / "format_1_job.jsonl") if getattr(one, "what", "") == "failover"]
     assert first.inputs["counted"] is True and first.inputs["invalidated"] == {}

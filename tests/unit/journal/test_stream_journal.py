@@ -101,7 +101,7 @@ def test_of_a_long_story_the_end_is_told():
 @pytest.mark.parametrize(
     ("record", "text"),
     [
-        (replace(GROWN, what="", trigger="max delay", replayed_rows=1),
+        (replace(GROWN, what="", trigger="max delay", trigger_kind="MAX_DELAY", replayed_rows=1),
          "2 -> 8 partitions, set off by max delay (the slots changed): completed, down 1.9 s, 1 row twice"),
         (replace(GROWN, granted=4), "2 -> 4 (of 8) partitions at checkpoint 17 (slots went from 8 to 32: an executor came): "
          "completed, down 1.9 s, no row twice"),

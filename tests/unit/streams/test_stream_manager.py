@@ -10,6 +10,7 @@ from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.events import TimerFired
 from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.records import Trigger, TriggerKind
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
 UP, DOWN = Direction.UP, Direction.DOWN
@@ -44,7 +45,7 @@ class World:
         return self.has_sufficient() and self.desired
 
     def rescale(self, trigger):
-        self.rescaled.append((self.recorder.at, trigger))
+        self.rescaled.append((self.recorder.at, str(trigger)))
 
     def to(self, at):
         while True:
@@ -69,10 +70,10 @@ class World:
 def test_it_begins_to_cool_down_and_then_idles():
     world = World()
     assert world.phase is Phase.COOLDOWN
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.to(29.9).phase is Phase.COOLDOWN
     assert world.to(30).phase is Phase.IDLING
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.rescaled == []
 
 
@@ -92,12 +93,12 @@ def test_a_change_without_sufficient_slots_is_none():
 
 def test_stabilizing_needs_the_desired_slots():
     world = World().to(40).change()
-    world.manager.on_trigger("checkpoint 1")
+    world.manager.on_trigger(Trigger(TriggerKind.CHECKPOINT, 1))
     assert not world.manager.would_rescale
     assert world.rescaled == []
     world.to(45).change(desired=True)
     assert world.manager.would_rescale
-    world.manager.on_trigger("checkpoint 2")
+    world.manager.on_trigger(Trigger(TriggerKind.CHECKPOINT, 2))
     assert world.rescaled == [(45, "checkpoint 2")]
     assert world.phase is Phase.TRANSITIONING
 
@@ -141,7 +142,7 @@ def test_stabilized_is_content_with_sufficient_slots():
     world = World(max_delay=300).to(40).change().to(50).change().to(100)
     assert world.phase is Phase.STABILIZED, "a minute after the first change"
     assert world.manager.would_rescale
-    world.manager.on_trigger("checkpoint 9")
+    world.manager.on_trigger(Trigger(TriggerKind.CHECKPOINT, 9))
     assert world.rescaled == [(100, "checkpoint 9")]
 
 
@@ -152,7 +153,7 @@ def test_max_delay_counts_from_the_first_change_when_stabilized():
 
 def test_a_trigger_without_sufficient_slots_ends_what_was_wanted():
     world = World(max_delay=300).to(40).change().to(100).change(sufficient=False)
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.phase is Phase.IDLING
     assert world.manager.since.sufficient is None
     assert world.to(120).change().manager.since.sufficient == 120
@@ -171,7 +172,7 @@ def test_the_wanted_direction_decides_which_cooldown_counts():
     assert world.to(20).change(UP).phase is Phase.STABILIZING
     assert world.manager.since.sufficient == 5, "remembered through the longer cooldown"
     assert world.to(30).change(DOWN, desired=True).phase is Phase.COOLDOWN
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.to(99).rescaled == []
     assert world.to(100).rescaled == [(100, "max delay")], "stabilized long ago"
 
@@ -193,7 +194,7 @@ def test_a_direction_that_changed_untold_does_not_break_its_cooldown():
     world = World(up=0, down=100).change(UP, desired=True)
     world.wants = DOWN
     assert not world.manager.would_rescale
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.rescaled == []
     assert world.phase is Phase.COOLDOWN
 
@@ -202,14 +203,14 @@ def test_transitioning_is_final():
     world = World(up=0, down=0, max_delay=0).to(1).change(desired=True)
     assert world.rescaled == [(1, "max delay")]
     world.change(DOWN)
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     assert world.to(1e6).rescaled == [(1, "max delay")]
     assert world.phase is Phase.TRANSITIONING
 
 
 def test_a_timer_of_a_phase_that_is_over_changes_nothing():
     world = World().to(40).change(desired=True)
-    world.manager.on_trigger()
+    world.manager.on_trigger(Trigger(TriggerKind.IDLE))
     before = list(world.moves)
     for name in ("rescale cooldown", "rescale stabilization", "rescale max delay"):
         world.timers.fired(name)

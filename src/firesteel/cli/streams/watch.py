@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import time
 
-import msgspec
+from msgspec.structs import replace
 
 from firesteel.cli.shared import as_json_text, ended, is_terminal, show
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import StreamStatus
 from firesteel.view.stream_view import OVER, status_line, status_table
-
-_PASSING = re.compile(r"\([^()]*\)")
-"""The parts of a status that say how long something takes yet."""
 
 
 def watch(client: StreamClient, interval: float, as_json: bool) -> None:
@@ -43,7 +39,8 @@ def _watch_lines(client: StreamClient, interval: float, as_json: bool) -> None:
 
 def _news(status: StreamStatus) -> StreamStatus:
     """The parts of the status whose change prints another line: not the time that is left to wait."""
-    return msgspec.structs.replace(status, waits_for=_PASSING.sub("", status.waits_for))
+    waits = status.waits and replace(status.waits, seconds=None)
+    return replace(status, waits_for="", waits=waits)
 
 
 def _watch_table(client: StreamClient, interval: float) -> None:

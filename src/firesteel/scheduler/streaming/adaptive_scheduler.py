@@ -31,25 +31,25 @@ from firesteel.scheduler.streaming.commands import (
 from firesteel.scheduler.streaming.intent import Intent
 from firesteel.scheduler.streaming.load import load_signal
 from firesteel.scheduler.streaming.manager import Delays, Direction, FirstChanges, RescaleManager
-from firesteel.scheduler.streaming.records import StreamEnded, StreamStateChange, StreamStatus
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStateChange, StreamStatus, Trigger, TriggerKind
 from firesteel.scheduler.streaming.rescales import RescaleInProgress, Rescales
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.slots import said_in_vain, slots_of_stream
 from firesteel.scheduler.streaming.states import SCHEDULER_STATES, Phase, SchedulerState
 from firesteel.scheduler.streaming.status import (
-    WAITS_FOR,
+    IN_STATE,
     decide_recovery,
     decide_restart,
     decide_start,
+    left,
     record_plan,
     stream_status,
-    waits_for_restart,
-    waits_for_slots,
-    waits_while_executing,
-    waits_while_rescaling,
+    while_executing,
+    while_rescaling,
 )
 from firesteel.scheduler.streaming.submission import Submission
+from firesteel.scheduler.streaming.waits import Awaited, StreamWait
 from firesteel.scheduler.streaming.wish import Assessment, Assessor, DowntimePrediction, ResourceRequirements, Wanted
 
 S = SchedulerState
@@ -195,7 +195,7 @@ class AdaptiveScheduler:
             wanted=wanted,
             slots=self._wanted.slots(self._intent.there),
             slot_sharing_group=self._wanted.of_executors.group,
-            waits_for=self._waits_for(now),
+            waits=self._waits(now),
             cause=self._end[1] if self.state is S.FINISHED else self._cause,
         )
 
@@ -209,7 +209,8 @@ class AdaptiveScheduler:
         # The commit barrier is set from now on: it works here, if no batch has begun since, else at the next commit. Nothing is replayed for it.
         if self._at_barrier is None and self._query.plan.has_commit_barrier and manager.would_rescale:
             return
-        manager.on_trigger(f"checkpoint {self._query.batch}" if self._query.batch >= 0 else "idle, nothing read yet")
+        batch = self._query.batch
+        manager.on_trigger(Trigger(TriggerKind.CHECKPOINT, batch) if batch >= 0 else Trigger(TriggerKind.IDLE))
 
     def _checkpoint_failed(self) -> None:
         manager = self._manager
@@ -220,7 +221,7 @@ class AdaptiveScheduler:
             count = self._failed_checkpoints.count
             self._failed_checkpoints.clear()
             self._is_stuck = True
-            manager.on_trigger(f"failed checkpoints: {count}")
+            manager.on_trigger(Trigger(TriggerKind.FAILED_CHECKPOINTS, count))
             self._is_stuck = False
 
     # -- the world of the rescale manager (RescaleEnvironment)
@@ -234,7 +235,7 @@ class AdaptiveScheduler:
     def has_desired(self) -> bool:
         return self._intent.has_desired()
 
-    def rescale(self, trigger: str) -> None:
+    def rescale(self, trigger: Trigger) -> None:
         assessment = self._intent.assessment
         assert assessment is not None
         how = self._patience()
@@ -250,7 +251,7 @@ class AdaptiveScheduler:
             return Patience(replay=True, again=self._stats.again)
         return patience(self._stats, self._assessor, self._delays, self._recorder.at, stuck=self._is_stuck)
 
-    def _begin_rescale(self, trigger: str, assessment: Assessment, how: Patience) -> None:
+    def _begin_rescale(self, trigger: Trigger, assessment: Assessment, how: Patience) -> None:
         query = self._query
         current = self._rescales.trigger(
             trigger, assessment, query, at_barrier=self._at_barrier is not None, again=how.again
@@ -516,7 +517,7 @@ class AdaptiveScheduler:
         """The first batch after a rescale failed, or the first start."""
         self._rescales.complete(f"it failed before its first batch was committed: {cause}")
         current = self._rescales.current
-        if current is None or not current.trigger:
+        if current is None or current.trigger is None:
             return
         if current.step is told.RescaleStep.START and not current.reason:
             self._asked = current.requested
@@ -563,7 +564,7 @@ class AdaptiveScheduler:
         ):
             return False
         self._rescales.made_with_restart()
-        self._begin_rescale("a restart after a failure", now, Patience(replay=True))
+        self._begin_rescale(Trigger(TriggerKind.RESTART), now, Patience(replay=True))
         return True
 
     # -- the end
@@ -633,22 +634,22 @@ class AdaptiveScheduler:
         failed = status == "FAILED"
         self._recorder.emit(EndStream(failed=failed, cause=cause if failed else ""))
 
-    def _waits_for(self, now: float) -> str:
+    def _waits(self, now: float) -> StreamWait | None:
         match self.state:
             case S.WAITING_FOR_RESOURCES:
                 there, needed = self._wanted.slots(self._intent.resources), self._wanted.least_slots
-                until = self._submission.until
-                words = waits_for_slots(there, needed, until, now)
+                seconds = left(self._submission.until, now)
+                wait = StreamWait(awaited=Awaited.SLOTS, seconds=seconds, slots=there, needed=needed)
             case S.EXECUTING if (assessment := self._intent.assessment) is not None and self._manager is not None:
-                words = waits_while_executing(assessment, self._manager, now, self._assessor.failure)
+                wait = while_executing(assessment, self._manager, now, self._assessor.failure)
             case S.RESTARTING if self._rescales.is_under_way:
-                words = waits_while_rescaling(self._rescales.current)
+                wait = while_rescaling(self._rescales.current)
             case S.RESTARTING:
-                words = waits_for_restart(self._timers.when("restart"), now, self._cause)
-                words += "; then it stops" if self._stopping else ""
+                seconds = left(self._timers.when("restart"), now)
+                wait = StreamWait(awaited=Awaited.RESTART, seconds=seconds, reason=self._cause, stops=self._stopping)
             case _:
-                words = WAITS_FOR.get(self.state, "")
-        return words
+                wait = IN_STATE.get(self.state)
+        return wait
 
 
 class StateMachine:

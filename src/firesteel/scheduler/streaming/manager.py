@@ -9,6 +9,7 @@ from typing import Protocol
 
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.streaming.records import Trigger, TriggerKind
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
 
@@ -32,8 +33,8 @@ class RescaleEnvironment(Protocol):
         """All that the requirements can use, and another parallelism than the running one."""
         ...
 
-    def rescale(self, trigger: str) -> None:
-        """Begin. ``trigger``: what set it off, some words. Asked once of a manager."""
+    def rescale(self, trigger: Trigger) -> None:
+        """Begin. Asked once of a manager."""
         ...
 
 
@@ -49,9 +50,6 @@ class Delays:
 
     def cooldown(self, direction: Direction) -> float:
         return max(self.pause(), self.cooldown_up if direction is Direction.UP else self.cooldown_down)
-
-
-MAX_DELAY = "max delay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +114,17 @@ class RescaleManager:
         elif self._environment.has_sufficient():
             self._wanted(direction)
 
-    def on_trigger(self, what: str = "a trigger") -> None:
+    def on_trigger(self, trigger: Trigger) -> None:
         """A checkpoint completed, or enough of them failed: look whether the changes so far can be followed now."""
         if self.phase is Phase.STABILIZING:
             if self._environment.has_desired():
-                self._transition(what)
+                self._transition(trigger)
         elif self.phase is Phase.STABILIZED:
             if self._environment.has_sufficient():
-                self._transition(what)
+                self._transition(trigger)
             else:
                 self.since = FirstChanges()
-                self._go(Phase.IDLING, f"{what}, but no sufficient slots")
+                self._go(Phase.IDLING, f"{trigger}, but no sufficient slots")
 
     def close(self) -> None:
         """The query does not run any more; ``since`` stays."""
@@ -208,15 +206,15 @@ class RescaleManager:
             self._timers.set(self._max_delay, first + self._delays.max_delay(), self._max_delay_over)
 
     def _max_delay_over(self) -> None:
-        self.on_trigger(MAX_DELAY)
+        self.on_trigger(Trigger(TriggerKind.MAX_DELAY))
 
-    def _transition(self, what: str) -> None:
+    def _transition(self, trigger: Trigger) -> None:
         direction = self._environment.direction()
         if direction is not None and self._is_cooling(direction):
             self._cool(direction)
             return
-        self._go(Phase.TRANSITIONING, what)
-        self._environment.rescale(what)
+        self._go(Phase.TRANSITIONING, str(trigger))
+        self._environment.rescale(trigger)
 
     def _is_cooling(self, direction: Direction | None) -> bool:
         return direction is not None and self._recorder.at < self._cooldown_end(direction)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from firesteel.scheduler.kernel.records import JournalRecord
+from firesteel.scheduler.streaming.waits import StreamWait
 
 
 class TriggerCause(Enum):
@@ -19,6 +20,24 @@ class TriggerCause(Enum):
     RECOVERABLE_FAILOVER = "it was restarted after a failure"
     LOAD = "the load changed"
     USER = "a user asked for it"
+
+
+class TriggerKind(Enum):
+    CHECKPOINT = "checkpoint {}"
+    IDLE = "idle, nothing read yet"
+    FAILED_CHECKPOINTS = "failed checkpoints: {}"
+    MAX_DELAY = "max delay"
+    RESTART = "a restart after a failure"
+
+
+class Trigger(NamedTuple):
+    """The event that begins a rescale. ``number``: of the checkpoint; of checkpoints that failed."""
+
+    kind: TriggerKind
+    number: int = 0
+
+    def __str__(self) -> str:
+        return self.kind.value.format(self.number)
 
 
 class EndState(Enum):
@@ -92,7 +111,7 @@ class RescaleRecord(JournalRecord, frozen=True):
     sufficient: bool
     desired: bool
     trigger: str = ""
-    """The event that set it off: "checkpoint 17", "failed checkpoints: 2", "max delay", "a user"."""
+    """The event that set it off, in words: "checkpoint 17", "failed checkpoints: 2", "max delay"."""
     checkpoint: int | None = None
     """Batch whose state was used."""
     first_change: float = 0.0
@@ -109,6 +128,8 @@ class RescaleRecord(JournalRecord, frozen=True):
     """EndState's value."""
     reason: str = ""
     """Of the end, where it is not completed."""
+    trigger_kind: str = ""
+    """TriggerKind's name."""
 
 
 class StreamEnded(JournalRecord, frozen=True):
@@ -141,7 +162,7 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int | None
     rescales: int
     last_rescale: RescaleRecord | None
-    waits_for: str
+    waits_for: str = ""
     """A sentence; empty: for nothing."""
     cause: str = ""
     """Of its end."""
@@ -149,6 +170,8 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """There are now."""
     slot_sharing_group: str = ""
     """Name and resources of a slot; empty: nothing was said of them."""
+    waits: StreamWait | None = None
+    """``waits_for`` as facts."""
 
 
 AnyStreamRecord = StreamPlanned | StreamStateChange | StreamDatasets | StreamBatch | RescaleRecord | StreamEnded

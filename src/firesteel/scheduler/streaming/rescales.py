@@ -8,7 +8,7 @@ from firesteel.humanize import plural
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import RescaleStep
-from firesteel.scheduler.streaming.records import EndState, RescaleRecord, TriggerCause
+from firesteel.scheduler.streaming.records import EndState, RescaleRecord, Trigger, TriggerCause
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.wish import Assessment, DowntimePrediction
 
@@ -26,7 +26,7 @@ class RescaleInProgress:
     action: Action = Action.NOTHING
     sufficient: bool = False
     desired: bool = False
-    trigger: str = ""
+    trigger: Trigger | None = None
     checkpoint: int | None = None
     triggered: float = 0.0
     predicted: float | None = None
@@ -67,7 +67,7 @@ class Rescales:
 
     @property
     def is_under_way(self) -> bool:
-        return self.current is not None and bool(self.current.trigger)
+        return self.current is not None and self.current.trigger is not None
 
     def want(self, cause: TriggerCause, what: str, before: int, requested: int) -> RescaleInProgress:
         """A rescale is wanted; the first change of several gives it its cause, but what the user says comes before."""
@@ -89,7 +89,7 @@ class Rescales:
             self._end(current, EndState.IGNORED, reason)
 
     def trigger(
-        self, trigger: str, assessment: Assessment, query: RunningQuery, *, at_barrier: bool, again: float = 0.0
+        self, trigger: Trigger, assessment: Assessment, query: RunningQuery, *, at_barrier: bool, again: float = 0.0
     ) -> RescaleInProgress:
         """It begins, whatever was wanted first. ``again``: seconds that a batch takes which is to be replayed."""
         assert self.current is not None
@@ -208,7 +208,8 @@ class Rescales:
             granted=current.before if end is EndState.IGNORED else current.granted,
             sufficient=current.sufficient,
             desired=current.desired,
-            trigger=current.trigger,
+            trigger="" if current.trigger is None else str(current.trigger),
+            trigger_kind="" if current.trigger is None else current.trigger.kind.name,
             checkpoint=current.checkpoint,
             first_change=current.first_change,
             triggered=current.triggered,

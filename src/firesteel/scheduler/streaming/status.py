@@ -1,11 +1,10 @@
-"""The live view of a stream, what it waits for in plain words, and the records of what was decided for it."""
+"""The live view of a stream, and the records of what was decided for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from firesteel.humanize import format_seconds, plural
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.scheduler.failover.restart_strategies import RestartStrategy, Verdict
@@ -18,64 +17,57 @@ from firesteel.scheduler.streaming.rescales import RescaleInProgress, Rescales
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.slots import Resources, kept_by
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
+from firesteel.scheduler.streaming.waits import Awaited, StreamWait
 from firesteel.scheduler.streaming.wish import Assessment, ResourceRequirements, Wish
 
-WAITS_FOR = {
-    SchedulerState.CREATING_EXECUTION_GRAPH: "the query to start",
-    SchedulerState.STOP_WITH_SAVEPOINT: "the running batch, then it stops",
-    SchedulerState.CANCELING: "the query to stop",
+IN_STATE = {
+    SchedulerState.CREATING_EXECUTION_GRAPH: StreamWait(awaited=Awaited.START),
+    SchedulerState.STOP_WITH_SAVEPOINT: StreamWait(awaited=Awaited.LAST_BATCH),
+    SchedulerState.CANCELING: StreamWait(awaited=Awaited.STOP),
 }
 """In states where there is nothing more to say."""
 
 
-def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: float, failure: str = "") -> str:
-    """A sentence; empty: for nothing. ``failure``: of the last rescale."""
+def while_executing(assessment: Assessment, manager: RescaleManager, now: float, failure: str) -> StreamWait | None:
+    """None: for nothing. ``failure``: of the last rescale."""
     wish = assessment.wish
     if not assessment.is_wanted:
-        return f"nothing: {wish.reason}" if wish.rule == "the partitions still suffice" else ""
-    aim = f"{plural(wish.parallelism, 'partition')} instead of {assessment.running}"
+        suffices = wish.rule == "the partitions still suffice"
+        return StreamWait(awaited=Awaited.NOTHING, reason=wish.reason) if suffices else None
+    seconds, reason = None, ""
     if assessment.refused:
-        return f"nothing: {aim} is not possible: {assessment.refused}"
-    if assessment.awaits_word:
-        return f"your confirmation for {aim}: {assessment.awaits_word}"
-    if not wish.sufficient:
-        return f"more slots: {wish.reason}"
-    again = f"; the last rescale failed: {failure.splitlines()[0]}" if failure else ""
-    return f"{_first(assessment, manager, now)}, then {aim}{again}"
+        awaited, reason = Awaited.NOTHING_POSSIBLE, assessment.refused
+    elif assessment.awaits_word:
+        awaited, reason = Awaited.CONFIRMATION, assessment.awaits_word
+    elif not wish.sufficient:
+        awaited, reason = Awaited.SUFFICIENT_SLOTS, wish.reason
+    else:
+        awaited, until = _first(manager, desired=wish.desired)
+        seconds, reason = left(until, now), failure
+    return StreamWait(
+        awaited=awaited, seconds=seconds, partitions=wish.parallelism, before=assessment.running, reason=reason
+    )
 
 
-def _first(assessment: Assessment, manager: RescaleManager, now: float) -> str:
+def _first(manager: RescaleManager, *, desired: bool) -> tuple[Awaited, float | None]:
+    """What comes before the rescale, and until when."""
     if manager.phase is Phase.COOLDOWN:
-        end = f"the end of the cooldown{_left(manager.cooldown_until, now, 'in')}"
-        if not assessment.wish.desired:
-            return f"{end}, then a checkpoint once no more slots come"
-        return f"{end}, then a checkpoint" if manager.waits_after_cooldown else end
-    if manager.phase is Phase.STABILIZING and not assessment.wish.desired:
-        return f"more slots{_left(manager.stabilized_at, now, 'at most another')}, then a checkpoint"
-    return f"a checkpoint{_left(manager.rescales_at, now, 'at most another')}"
+        then = Awaited.COOLDOWN_CHECKPOINT if manager.waits_after_cooldown else Awaited.COOLDOWN
+        return then if desired else Awaited.COOLDOWN_SLOTS, manager.cooldown_until
+    if manager.phase is Phase.STABILIZING and not desired:
+        return Awaited.DESIRED_SLOTS, manager.stabilized_at
+    return Awaited.CHECKPOINT, manager.rescales_at
 
 
-def _left(until: float | None, now: float, word: str) -> str:
-    return "" if until is None else f" ({word} {format_seconds(max(0.0, until - now))})"
-
-
-def waits_for_slots(there: int, needed: int, until: float | None, now: float) -> str:
-    left = "" if until is None else f", for at most another {format_seconds(max(0.0, until - now))}"
-    if there >= needed:
-        return f"more slots: {there} are there and enough{left}"
-    return f"slots: {there} there, {needed} needed{left}"
-
-
-def waits_while_rescaling(current: RescaleInProgress | None) -> str:
+def while_rescaling(current: RescaleInProgress | None) -> StreamWait | None:
     if current is None:
-        return ""
-    step = "" if current.step is None else f", step '{current.step.value}'"
-    return f"{plural(current.requested, 'partition')} instead of {current.before}{step}"
+        return None
+    step = "" if current.step is None else current.step.value
+    return StreamWait(awaited=Awaited.RESCALE, partitions=current.requested, before=current.before, step=step)
 
 
-def waits_for_restart(until: float | None, now: float, cause: str) -> str:
-    first = cause.splitlines()[0] if cause else "a failure"
-    return f"a restart{_left(until, now, 'in')} after: {first}"
+def left(until: float | None, now: float) -> float | None:
+    return None if until is None else max(0.0, until - now)
 
 
 def stream_status(

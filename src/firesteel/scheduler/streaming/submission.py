@@ -10,6 +10,7 @@ from firesteel.options import RESOURCE_WAIT_TIMEOUT
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.manager import Delays, Direction, RescaleManager
+from firesteel.scheduler.streaming.records import Trigger
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.slots import Resources
 from firesteel.scheduler.streaming.wish import Wanted
@@ -94,7 +95,7 @@ class Submission:
     def has_desired(self) -> bool:
         return self.has_sufficient() and self._wanted.at_start(self._resources).desired
 
-    def rescale(self, trigger: str) -> None:
+    def rescale(self, trigger: Trigger) -> None:
         """There is something to start with."""
         self._start("the slots are there" if self.has_desired() else "sufficient slots, and no more came")
 

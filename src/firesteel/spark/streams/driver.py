@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from firesteel.journal.file import Instruments
+from firesteel.report.waits import of_stream
 from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
 from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
@@ -156,7 +157,8 @@ class StreamDriver:
 
     def status(self) -> StreamStatus:
         with self._lock:
-            return self._scheduler.status(self._clock.now())
+            status = self._scheduler.status(self._clock.now())
+        return structs.replace(status, waits_for=of_stream(status.waits))
 
     def refusal(self) -> str:
         """Why the running query cannot be rescaled, a sentence; empty: it can, as far as is known."""
