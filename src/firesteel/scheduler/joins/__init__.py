@@ -2,5 +2,5 @@
 their sources need not read.
 
 Begin with ``joins``, the policy, which has the parts: ``adaptive`` (with ``broadcast``, the decision itself, a pure function, which ``replay`` makes again from the records of a
-job), ``runtime_filters``, and the ``waits`` of both.
+job), ``runtime_filters``, and the ``deferrals`` of both.
 """

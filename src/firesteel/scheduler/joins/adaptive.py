@@ -19,8 +19,8 @@ from firesteel.model.job_graph import JobVertex
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, JoinSizes, decide_join
+from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimate, Estimates
-from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 
 LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
@@ -31,11 +31,11 @@ likely one, but at most ``LIKELY`` times the other side. An aggregate or a filte
 
 
 class AdaptiveJoins:
-    def __init__(self, job: Job, waits: Waits, estimates: Estimates) -> None:
+    def __init__(self, job: Job, deferrals: Deferrals, estimates: Estimates) -> None:
         self._job = job
         graph = self._graph = job.graph
         self._recorder = job.recorder
-        self._waits = waits
+        self._deferrals = deferrals
         self._volume = job.options[DATA_VOLUME_PER_TASK]
         self._estimates = estimates
         self._open = [vertex.id for vertex in graph.vertices if _is_adaptive(vertex.job)]
@@ -55,18 +55,18 @@ class AdaptiveJoins:
     def puts_off(self, vertex: int) -> bool:
         """Returns whether a vertex that could be initialised, or could but for inputs that are not there yet, is to wait for the other side
         of its join."""
-        wait = self._waits.of(vertex)
-        if wait is None and not self._graph.inputs_available(self._graph.vertices[vertex]):
+        deferral = self._deferrals.of(vertex)
+        if deferral is None and not self._graph.inputs_available(self._graph.vertices[vertex]):
             return self._join_of(vertex) is not None  # a source with side inputs: it could not run yet
-        wait = wait or self._begun(vertex)
-        if wait is None or wait.is_over or wait.build is None:
+        deferral = deferral or self._begun(vertex)
+        if deferral is None or deferral.is_over or deferral.build is None:
             return False
-        self._end_if_in_vain(vertex, wait, wait.build)
-        return not wait.is_over
+        self._end_if_in_vain(vertex, deferral, deferral.build)
+        return not deferral.is_over
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
-    def _begun(self, vertex: int) -> Wait | None:
+    def _begun(self, vertex: int) -> Deferral | None:
         """The wait of a producer that could begin now; None: there is nothing to wait for."""
         change = self._join_of(vertex)
         if change is None or change.build is None:
@@ -78,7 +78,7 @@ class AdaptiveJoins:
         hinted = job.join is not None and job.join.hint == build
         is_likely = self._likely_bytes(job, build) <= min(limit, probe.bytes)
         may_be = is_likely or (not built.is_known and built.bytes <= LIKELY * probe.bytes)
-        if not hinted and (self._waits.slots_of(vertex) is None or not may_be):
+        if not hinted and (self._deferrals.slots_of(vertex) is None or not may_be):
             return None
         budget = math.inf if hinted else budget_for(probe.bytes) * (1 if is_likely else UNKNOWN_SHARE)
         allowed = (
@@ -87,8 +87,8 @@ class AdaptiveJoins:
             else f"estimated {built}{'' if is_likely else ' at most'}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
             f"what an exchange of the other side takes, estimated {probe}"
         )
-        wait = Wait(join, SIDES[build], job.inputs[build].dataset, budget, build)
-        self._waits.begin(vertex, wait)
+        deferral = Deferral(join, SIDES[build], job.inputs[build].dataset, budget, build)
+        self._deferrals.begin(vertex, deferral)
         self._recorder.decision(
             "join order",
             vertex=vertex,
@@ -105,7 +105,7 @@ class AdaptiveJoins:
             result="put off",
             reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
         )
-        return wait
+        return deferral
 
     def _join_of(self, vertex: int) -> Absorbing | None:
         """The change by which an open join may absorb the vertex; None: there is none."""
@@ -115,15 +115,15 @@ class AdaptiveJoins:
                 return change
         return None
 
-    def _end_if_in_vain(self, vertex: int, wait: Wait, build: int) -> None:
+    def _end_if_in_vain(self, vertex: int, deferral: Deferral, build: int) -> None:
         """By what the first subtasks of the build side have written, and what is there by now of all that it is made of."""
-        job = self._graph.vertices[wait.join].job
-        written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(wait.join, vertex)
+        job = self._graph.vertices[deferral.join].job
+        written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(deferral.join, vertex)
         if self._likely_build(job) != build:
-            self._waits.end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
-        elif written > limit and wait.budget < math.inf:
+            self._deferrals.end(vertex, deferral, "smaller side first", "that side is likely the larger one by now")
+        elif written > limit and deferral.budget < math.inf:
             why = f"that side has {format_bytes(written)} already, more than the {format_bytes(limit)} that a task can hold"
-            self._waits.end(vertex, wait, "memory", why)
+            self._deferrals.end(vertex, deferral, "memory", why)
 
     # --- deciding --------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class AdaptiveJoins:
             return False  # not known yet what it will do
         sizes = self._sizes(job, build, producer)
         choice = decide_join(sizes)
-        spent = self._waits.stop(producer)
+        spent = self._deferrals.stop(producer)
         self._record(job, choice, sizes)
         if choice.is_broadcast:
             follower = self._follower(join)
@@ -173,7 +173,7 @@ class AdaptiveJoins:
         self._held[change.join] = held
         if producer in self._open:  # from here on it is decided as the join that has absorbed it
             self._open[self._open.index(producer)] = change.join
-            self._waits.absorbed(producer, change.join)
+            self._deferrals.absorbed(producer, change.join)
         if self._graph.inputs_available(self._graph.vertices[change.join]):
             next_wait = self._begun(change.join)
             if next_wait is not None:
@@ -192,7 +192,7 @@ class AdaptiveJoins:
             held=self._held_by(job.id, producer),
             is_hint=job.join is not None and job.join.hint == build,
             read_bytes=self._estimates.read_by(producer).bytes,
-            slots=self._waits.slots_of(producer) or 0,
+            slots=self._deferrals.slots_of(producer) or 0,
             exchanged_again=self._is_exchanged_again(job.id),
         ).with_volume(self._volume)
 

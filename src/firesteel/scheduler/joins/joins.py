@@ -8,9 +8,9 @@ from typing import ClassVar
 from firesteel.options import ADAPTIVE_JOINS, RUNTIME_FILTER
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins
+from firesteel.scheduler.joins.deferrals import Deferrals
 from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.runtime_filters import RuntimeFilters
-from firesteel.scheduler.joins.waits import Waits
 from firesteel.scheduler.kernel.events import Event, SourceNarrowed
 from firesteel.scheduler.kernel.waits import Wait
 from firesteel.scheduler.parallelism.model import SlotBound
@@ -23,18 +23,18 @@ class Joins(Policy):
     def __init__(self, job: Job, bound: Callable[[int], SlotBound | None]) -> None:
         """``bound``: the slots that a vertex can get."""
         estimates = Estimates(job.graph, job.inputs.costs)
-        self._waits = Waits(job, bound)
-        self._adaptive = AdaptiveJoins(job, self._waits, estimates) if job.options[ADAPTIVE_JOINS] else None
-        self._filters = RuntimeFilters(job, self._waits, estimates) if job.options[RUNTIME_FILTER] else None
+        self._deferrals = Deferrals(job, bound)
+        self._adaptive = AdaptiveJoins(job, self._deferrals, estimates) if job.options[ADAPTIVE_JOINS] else None
+        self._filters = RuntimeFilters(job, self._deferrals, estimates) if job.options[RUNTIME_FILTER] else None
 
     @property
     def is_open(self) -> bool:
         """Something is put off: every event may end that."""
-        return self._waits.is_open
+        return self._deferrals.is_open
 
     def consider(self) -> None:
         """Decides the joins that can be decided now, before vertices are initialised."""
-        self._waits.count_idle()
+        self._deferrals.count_idle()
         if self._adaptive is not None:
             self._adaptive.consider()
 
@@ -52,7 +52,7 @@ class Joins(Policy):
             self._filters.narrowed(event)
 
     def act(self) -> None:
-        self._waits.event_handled(fills_soon=self._filters is not None and self._filters.is_asking)
+        self._deferrals.event_handled(fills_soon=self._filters is not None and self._filters.is_asking)
 
     def waiting_for(self) -> list[Wait]:
-        return [*self._waits.waiting_for(), *(self._filters.waiting_for() if self._filters is not None else ())]
+        return [*self._deferrals.waiting_for(), *(self._filters.waiting_for() if self._filters is not None else ())]

@@ -12,8 +12,8 @@ from firesteel.model.absorbing import SIDES, worker_of
 from firesteel.model.job_graph import JobVertex, RuntimeFilter
 from firesteel.options import RUNTIME_FILTER_MAX_BUILD, RUNTIME_FILTER_MIN_PROBE
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimates
-from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 from firesteel.scheduler.kernel.commands import NarrowSource
 from firesteel.scheduler.kernel.events import SourceNarrowed
 from firesteel.scheduler.kernel.waits import Narrowing
@@ -26,11 +26,11 @@ FEW_BYTES = 1 << 20
 
 
 class RuntimeFilters:
-    def __init__(self, job: Job, waits: Waits, estimates: Estimates) -> None:
+    def __init__(self, job: Job, deferrals: Deferrals, estimates: Estimates) -> None:
         self._job = job
         self._graph = job.graph
         self._recorder = job.recorder
-        self._waits = waits
+        self._deferrals = deferrals
         self._estimates = estimates
         self._max_build = job.options[RUNTIME_FILTER_MAX_BUILD]
         self._min_probe = job.options[RUNTIME_FILTER_MIN_PROBE]
@@ -54,7 +54,7 @@ class RuntimeFilters:
         there = tuple(found for found in useful if self._finished(found.dataset) is not None)
         if len(there) < len(useful) and self._waits_for(vertex, next(f for f in useful if f not in there)):
             return True
-        self._waits.close(vertex)
+        self._deferrals.close(vertex)
         self._settled.add(vertex)
         if there:
             self._asked[vertex] = there
@@ -126,33 +126,33 @@ class RuntimeFilters:
 
     def _waits_for(self, vertex: int, found: RuntimeFilter) -> bool:
         """Puts the vertex off, if that may pay, and the side does not wait for the vertex itself."""
-        if self._waits.is_circular(vertex, found.dataset):
+        if self._deferrals.is_circular(vertex, found.dataset):
             return False
         join, side = worker_of(self._graph.job_graph, found.join), SIDES[found.build]
-        wait = self._waits.of(vertex)
-        if wait is not None:
-            wait.join, wait.side, wait.dataset = join, side, found.dataset
-        elif self._waits.slots_of(vertex) is not None:
+        deferral = self._deferrals.of(vertex)
+        if deferral is not None:
+            deferral.join, deferral.side, deferral.dataset = join, side, found.dataset
+        elif self._deferrals.slots_of(vertex) is not None:
             job = self._graph.vertices[vertex].job
             probe, built = _bytes_read(job), self._estimates.of(found.dataset)
-            wait = Wait(join, side, found.dataset, budget_for(probe))
-            self._waits.begin(vertex, wait)
+            deferral = Deferral(join, side, found.dataset, budget_for(probe))
+            self._deferrals.begin(vertex, deferral)
             self._recorder.decision(
                 "join order",
                 vertex=vertex,
                 name=job.name,
                 inputs={
-                    "join": wait.join,
+                    "join": deferral.join,
                     "build": side,
                     "build_bytes": built.bytes,
                     "probe_bytes": probe,
                 },
                 rule="runtime filter",
                 result="put off",
-                reason=f"put off until the {side} side of [{wait.join}] is there, estimated {built}, whose keys may save "
-                f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(wait.budget)} in all meanwhile",
+                reason=f"put off until the {side} side of [{deferral.join}] is there, estimated {built}, whose keys may save "
+                f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(deferral.budget)} in all meanwhile",
             )
-        return wait is not None and not wait.is_over
+        return deferral is not None and not deferral.is_over
 
 
 def _bytes_read(job: JobVertex) -> int:

@@ -25,7 +25,7 @@ def budget_for(saved: int) -> float:
 
 
 @dataclass(slots=True)
-class Wait:
+class Deferral:
     """Of a vertex that is put off. ``side``: what for, such as "left"; ``dataset``: the same as a data set; ``join``: the
     vertex that will read it. Times are slot-seconds; a budget may be infinite."""
 
@@ -40,7 +40,7 @@ class Wait:
     """It was too long: the vertex begins."""
 
 
-class Waits:
+class Deferrals:
     """Seconds in which a slot stands idle cost nothing while the first workers are being started (``Inputs.cold_start``), as long as nothing
     has finished: tasks of what is put off would wait for theirs."""
 
@@ -52,7 +52,7 @@ class Waits:
         self._timers = job.timers
         self._bound = bound
         self._cold_until = job.inputs.cold_start
-        self._waits: dict[int, Wait] = {}
+        self._deferrals: dict[int, Deferral] = {}
         """By the vertex that is put off."""
         self._idle = 0
         """Slots that have nothing to do since ``_then``."""
@@ -60,20 +60,20 @@ class Waits:
 
     @property
     def is_open(self) -> bool:
-        return any(not wait.is_over for wait in self._waits.values())
+        return any(not deferral.is_over for deferral in self._deferrals.values())
 
     def slots_of(self, vertex: int) -> int | None:
         """Tasks of the vertex that can run at once; None: nobody could tell that slots are idle."""
         bound = None if isinstance(self._job.slots, SlotPool) else self._bound(vertex)
         return None if bound is None else bound.count
 
-    def of(self, vertex: int) -> Wait | None:
-        return self._waits.get(vertex)
+    def of(self, vertex: int) -> Deferral | None:
+        return self._deferrals.get(vertex)
 
-    def begin(self, vertex: int, wait: Wait) -> None:
+    def begin(self, vertex: int, deferral: Deferral) -> None:
         """Vertices that wait for keys only, and so for this one, wait no more."""
-        self._waits[vertex] = wait
-        for other, theirs in self._waits.items():
+        self._deferrals[vertex] = deferral
+        for other, theirs in self._deferrals.items():
             if theirs.build is None and self.is_circular(other, theirs.dataset):
                 theirs.budget = 0.0
 
@@ -90,79 +90,85 @@ class Waits:
             if producer == vertex:
                 return True
             ask += [edge.dataset for edge in graph.vertices[producer].job.inputs]
-            wait = self._waits.get(producer)
-            if wait is not None and not wait.is_over:
-                ask.append(wait.dataset)
+            deferral = self._deferrals.get(producer)
+            if deferral is not None and not deferral.is_over:
+                ask.append(deferral.dataset)
         return False
 
     def stop(self, vertex: int) -> float:
         """Ends the wait of a vertex, if it has one; returns what it has spent."""
-        wait = self._waits.pop(vertex, None)
-        if wait is None:
+        deferral = self._deferrals.pop(vertex, None)
+        if deferral is None:
             return 0.0
         self._timers.cancel(_timer(vertex))
-        return wait.spent
+        return deferral.spent
 
     def close(self, vertex: int) -> None:
         """The vertex waits no more, whatever comes."""
-        wait = self._waits.get(vertex)
-        if wait is not None:
-            wait.is_over = True
+        deferral = self._deferrals.get(vertex)
+        if deferral is not None:
+            deferral.is_over = True
             self._timers.cancel(_timer(vertex))
 
     def absorbed(self, join: int, by: int) -> None:
         """Vertices that wait for a side of ``join`` wait for a side of the vertex that has absorbed it."""
-        for wait in self._waits.values():
-            wait.join = by if wait.join == join else wait.join
+        for deferral in self._deferrals.values():
+            deferral.join = by if deferral.join == join else deferral.join
 
     def count_idle(self) -> None:
         """Charges the time since the last event to all that wait, in equal shares: any of them would fill the slots."""
         passed = max(0.0, self._recorder.at - self._then) * self._idle
         self._then = self._recorder.at
-        waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
-        for vertex, wait in waits.items():
-            wait.spent += passed / len(waits)
-            if wait.spent >= wait.budget:
-                self._end_idle(vertex, wait)
+        deferrals = {vertex: deferral for vertex, deferral in self._deferrals.items() if not deferral.is_over}
+        for vertex, deferral in deferrals.items():
+            deferral.spent += passed / len(deferrals)
+            if deferral.spent >= deferral.budget:
+                self._end_idle(vertex, deferral)
 
     def event_handled(self, *, fills_soon: bool) -> None:
         """All that can run is deployed, so slots are idle from here on because of what is put off. ``fills_soon``: a source is being narrowed and fills them in a
         moment; this time is not charged."""
-        waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
-        slots = [self.slots_of(vertex) or 0 for vertex in waits]
+        deferrals = {vertex: deferral for vertex, deferral in self._deferrals.items() if not deferral.is_over}
+        slots = [self.slots_of(vertex) or 0 for vertex in deferrals]
         self._idle = 0 if fills_soon else max(0, max(slots, default=0) - self._job.executions.num_pending)
-        is_cold = waits and not any(vertex.num_finished for vertex in self._graph.vertices)
+        is_cold = deferrals and not any(vertex.num_finished for vertex in self._graph.vertices)
         self._then = max(self._recorder.at, self._cold_until if is_cold else 0.0)
-        for vertex, wait in waits.items():
-            if self._idle and wait.budget < math.inf:
-                left = max(0.0, wait.budget - wait.spent) * len(waits) / self._idle
+        for vertex, deferral in deferrals.items():
+            if self._idle and deferral.budget < math.inf:
+                left = max(0.0, deferral.budget - deferral.spent) * len(deferrals) / self._idle
                 self._timers.set(
-                    _timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end_idle(who, over)
+                    _timer(vertex), self._then + left, lambda over=deferral, who=vertex: self._end_idle(who, over)
                 )
             else:
                 self._timers.cancel(_timer(vertex))
 
     def waiting_for(self) -> list[PutOff]:
-        return [PutOff(vertex, wait.side, wait.join) for vertex, wait in self._waits.items() if not wait.is_over]
+        return [
+            PutOff(vertex, deferral.side, deferral.join)
+            for vertex, deferral in self._deferrals.items()
+            if not deferral.is_over
+        ]
 
-    def end(self, vertex: int, wait: Wait, rule: str, why: str) -> None:
+    def end(self, vertex: int, deferral: Deferral, rule: str, why: str) -> None:
         """The vertex begins without what it waited for."""
-        if wait.is_over:
+        if deferral.is_over:
             return
         self.close(vertex)
         self._recorder.decision(
             "join order",
             vertex=vertex,
             name=self._graph.vertices[vertex].job.name,
-            inputs={"join": wait.join, "idle": round(wait.spent, 3)},
+            inputs={"join": deferral.join, "idle": round(deferral.spent, 3)},
             rule=rule,
             result="begins",
-            reason=f"begins without the {wait.side} side of [{wait.join}]: {why}",
+            reason=f"begins without the {deferral.side} side of [{deferral.join}]: {why}",
         )
 
-    def _end_idle(self, vertex: int, wait: Wait) -> None:
+    def _end_idle(self, vertex: int, deferral: Deferral) -> None:
         """Slots have been idle for long enough."""
-        self.end(vertex, wait, "idle slots", f"its share of the time of idle slots was {format_seconds(wait.budget)}")
+        self.end(
+            vertex, deferral, "idle slots", f"its share of the time of idle slots was {format_seconds(deferral.budget)}"
+        )
 
 
 def _timer(vertex: int) -> str:
