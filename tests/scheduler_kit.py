@@ -35,6 +35,7 @@ from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.options import SPECULATIVE_ENABLED, Options
+from firesteel.report.decisions import with_reason
 from firesteel.report.waits import in_words
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.inputs import Inputs
@@ -434,6 +435,7 @@ class Plane:
     def _carry_out(self, command: c.Command) -> None:
         match command:
             case c.Record(record):
+                record = with_reason(record)
                 self.records.append(record)
                 if isinstance(record, r.Decision):  # or nobody can read the journal
                     assert isinstance(record.bounds, list), record

@@ -305,6 +305,8 @@ def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
     """Returns the record with the words of older formats replaced: causes, inputs and rules of decisions, steps of rescales."""
     if isinstance(record, StateChange) and record.cause in _CAUSES:
         return msgspec.structs.replace(record, cause=_CAUSES[record.cause])
+    if isinstance(record, Decision) and record.what in _NAMED:
+        record = _cut_at_name(record)
     if isinstance(record, Decision) and record.what in ("failover", "restart"):
         inputs = {_INPUTS.get(name, name): value for name, value in record.inputs.items()}
         return msgspec.structs.replace(record, inputs=inputs, rule=record.rule.replace(_OLD_RULE, _RULE))
@@ -320,6 +322,17 @@ def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
         kind = TriggerKind.CHECKPOINT.name if record.trigger.startswith("checkpoint ") else ""
         return msgspec.structs.replace(record, steps=steps, trigger_kind=kind)
     return record
+
+
+_NAMED = ("failover", "placement", "resume", "retired worker", "reuse", "speculation", "winner")
+"""Decisions whose reasons have the step's name inside."""
+
+
+def _cut_at_name(decision: Decision) -> Decision:
+    """Up to format 2.6 reasons were sentences only."""
+    before, of, after = decision.reason.partition(f" of '{decision.name}'")
+    told = {"type": "Told", "before": before, "after": after} if of and "type" not in decision.inputs else {}
+    return msgspec.structs.replace(decision, inputs=decision.inputs | told)
 
 
 def _wait_of_older(sentence: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from firesteel.model.steps.reports import (
     failed,
 )
 from firesteel.options.registry import written
+from firesteel.report.decisions import reason_of
 from firesteel.report.executions import Attempt, BusySlots, Lives, Spans, sentences
 from firesteel.report.fold import (
     Failure,
@@ -207,8 +208,7 @@ def _vertex_lines(
     yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
     if group := history.group_of(vertex):
         yield labelled("slot", f"of {group.name}: {group.needs}.")
-    for line in _decision_lines(vertex.decisions):
-        yield line.replace(f" of '{vertex.name}'", "")
+    yield from _decision_lines(replace(each, reason=reason_of(each, named=False)) for each in vertex.decisions)
     yield from (labelled("ranges", text) for text in map(ranges_text, vertex.decisions) if alone and text)
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from firesteel.journal.file import Instrument
 from firesteel.model.arrays import Ints, compact
 from firesteel.model.descriptors import encode_executions
+from firesteel.report.decisions import with_reason
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.scheduler import Scheduler
@@ -358,7 +359,7 @@ class Plane:
             self.decisions[what] = self.decisions.get(what, 0) + 1
         if self._instrument is not None:
             with self.watch.measure("journal"):
-                self._instrument.record(command.record)
+                self._instrument.record(with_reason(command.record))
 
     def _set_timer(self, command: c.SetTimer) -> None:
         self._timers[command.timer] = command.at

@@ -111,7 +111,9 @@ def test_telling_of_a_job_loads_no_arrow():
 def test_readers_of_the_journal_do_not_reach_into_the_scheduler(room):
     named = {name for path in sorted((SOURCES / room).rglob("*.py")) for name in imports_of(path)}
     inside = {name for name in named if name.startswith("firesteel.scheduler.")}
-    kernel = {f"firesteel.scheduler.kernel.{m}" for m in ("records", "events", "commands", "states", "waits")}
+    kernel = {
+        f"firesteel.scheduler.kernel.{m}" for m in ("records", "decisions", "events", "commands", "states", "waits")
+    }
     assert inside <= kernel | {
         "firesteel.scheduler.parallelism.replay",
         "firesteel.scheduler.slots.resource_profile",

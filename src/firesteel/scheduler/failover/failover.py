@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from firesteel.humanize import plural
 from firesteel.model.arrays import Ints, distinct
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.failover.failure_accounting import Failure, FailureAccounting
@@ -17,6 +16,7 @@ from firesteel.scheduler.failover.regions import Restart, tasks_needing_restart
 from firesteel.scheduler.failover.restart_strategies import Verdict, restart_strategy
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.decisions import Failed, Outcome
 from firesteel.scheduler.kernel.events import Event, OutputsLost, PartitionsLost
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.kernel.waits import ForRestart, Wait
@@ -89,10 +89,7 @@ class Failover(Policy):
 
     def _stays_local(self, failure: Failure, verdict: Verdict) -> None:
         """Each of the subtasks has an execution left that may finish: the failed ones only make room."""
-        outcome = (
-            f"another attempt can still finish, so nothing runs again (for the restart strategy: {verdict.reason})"
-        )
-        self._decide(failure, "another current execution can finish", Restart({}), outcome)
+        self._decide(failure, "another current execution can finish", Restart({}), Outcome.ANOTHER_RUNS, verdict)
 
     def _follow(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints]) -> None:
         if verdict.delay is None:
@@ -102,7 +99,7 @@ class Failover(Policy):
 
     def _give_up(self, failure: Failure, verdict: Verdict) -> None:
         vertex, subtask = failure.vertex, int(failure.subtasks[0])
-        self._decide(failure, self._accounting.strategy, Restart({}), f"the job fails, {verdict.reason}")
+        self._decide(failure, self._accounting.strategy, Restart({}), Outcome.JOB_FAILS, verdict)
         self._job.fail(failure.cause, vertex.id, subtask)
 
     def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float, failed: dict[int, Ints]) -> None:
@@ -152,40 +149,28 @@ class Failover(Policy):
                 vertex.commits.pop(subtask, None)
 
     def _decide_restart(self, failure: Failure, verdict: Verdict, restart: Restart) -> None:
-        count = sum(len(subtasks) for subtasks in restart.tasks.values())
-        finished = sum(len(subtasks) for subtasks in restart.invalidated.values())
-        reread = (
-            f" ({finished} of them finished before: what they read may come in another order, or be other rows)"
-            if finished
-            else ""
-        )
         rule = f"{self._accounting.strategy}, failed region with its lost inputs, unfinished and invalidated consumers"
-        again = "run again" if failure.counted else "be sent again"
-        outcome = f"{plural(count, 'subtask')} to {again}{reread}, {verdict.reason}"
-        self._decide(failure, rule, restart, outcome)
+        self._decide(failure, rule, restart, Outcome.RESTART, verdict)
 
-    def _decide(self, failure: Failure, rule: str, restart: Restart, outcome: str) -> None:
+    def _decide(self, failure: Failure, rule: str, restart: Restart, outcome: Outcome, verdict: Verdict) -> None:
         vertex, cause = failure.vertex, failure.cause
-        subtasks = distinct(failure.subtasks)
-        who = f"subtask {subtasks[0]}" if len(subtasks) == 1 else plural(len(subtasks), "subtask")
-        place = "" if cause.dataset < 0 else f" at partition {cause.partition} of data set {cause.dataset}"
-        end = (
-            f"failed{place} ({cause.kind.value})" if failure.counted else f"ended{place} ({cause.message.rstrip('.')})"
+        facts = Failed(
+            subtasks=failure.subtasks.tolist(),
+            attempts=self._graph.executions.attempt[failure.rows].tolist(),
+            kind=cause.kind.value,
+            cause=cause.message,
+            counted=failure.counted,
+            invalidated={str(v): len(subtasks) for v, subtasks in restart.invalidated.items()},
+            outcome=outcome,
+            verdict=verdict.reason,
+            dataset=cause.dataset,
+            partition=cause.partition,
         )
-        inputs = {
-            "subtasks": failure.subtasks.tolist(),
-            "attempts": self._graph.executions.attempt[failure.rows].tolist(),
-            "kind": cause.kind.value,
-            "cause": cause.message,
-            "counted": failure.counted,
-            "invalidated": {str(v): len(subtasks) for v, subtasks in restart.invalidated.items()},
-        }
         self._recorder.decision(
             "failover",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs=inputs,
+            inputs=facts,
             rule=rule,
             result={str(v): len(subtasks) for v, subtasks in restart.tasks.items()},
-            reason=f"{who} of '{vertex.job.name}' {end}: {outcome}",
         )

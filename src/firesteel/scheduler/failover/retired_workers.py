@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from firesteel.humanize import plural
 from firesteel.scheduler.failover.failure_accounting import Failure
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import MetRetiredWorker
 from firesteel.scheduler.kernel.events import FailureCause, FailureKind
 from firesteel.scheduler.kernel.records import RETIRED
 from firesteel.scheduler.kernel.states import ExecutionState
@@ -25,7 +26,6 @@ from firesteel.scheduler.topology.executions import Rows, in_passes
 MOST_RETIRED = 50
 """Executions of one subtask that may meet such a worker before it counts as a failure."""
 
-_BEGAN = "had begun with other external resources"
 SendAgain = Callable[[ExecutionJobVertex, Rows, str], None]
 """Is given executions of distinct subtasks, which are over, and why others take their places."""
 
@@ -61,11 +61,9 @@ class RetiredWorkers:
             "retired worker",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={"subtasks": subtasks.tolist(), "attempts": self._table.attempt[rows].tolist()},
+            inputs=MetRetiredWorker(subtasks=subtasks.tolist(), attempts=self._table.attempt[rows].tolist()),
             rule="sent again, not counted as a restart",
             result=len(rows),
-            reason=f"{Subtasks.of(subtasks)} of '{vertex.job.name}' met a Python worker that {_BEGAN}: it is gone, and "
-            "a new attempt is sent at once",
         )
         self._send_again(vertex, rows, "in the place of one that a retired worker rejected")
 
@@ -74,7 +72,8 @@ class RetiredWorkers:
             subtasks = self._table.index[rows].astype(np.int64)
             self._met[vertex.id][subtasks] = 0
             who = f"{Subtasks.of(subtasks)} of '{vertex.job.name}'"
-            self._fail(vertex, rows, f"{who} met {plural(MOST_RETIRED, 'Python worker')} and more that {_BEGAN}")
+            met = f"met {plural(MOST_RETIRED, 'Python worker')} and more that had begun with other external resources"
+            self._fail(vertex, rows, f"{who} {met}")
 
     def _fail(self, vertex: ExecutionJobVertex, rows: Rows, message: str, *, counted: bool = True) -> None:
         cause = FailureCause(FailureKind.WORKER, message, hint="Set spark.python.worker.reuse to false.")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, is_ascending, numbers_of
 from firesteel.scheduler.kernel.commands import Command, DiscardExecutions, Record
+from firesteel.scheduler.kernel.decisions import Facts
 from firesteel.scheduler.kernel.events import Event
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, OutputGone, StateChange
 from firesteel.scheduler.kernel.states import ExecutionState
@@ -90,7 +91,9 @@ class Recorder:
         self._commands.append(Record(record))
 
     def decision(self, what: str, *, vertex: int | None = None, name: str = "", **fields: Any) -> None:
-        """``fields``: inputs, rule, bounds, result, reason, as in :class:`records.Decision`."""
+        """``fields``: inputs, rule, bounds, result, reason, as in :class:`records.Decision`. Inputs that are facts give the reason (``report.decisions``)."""
+        if isinstance(fields.get("inputs"), Facts):
+            fields["inputs"] = msgspec.to_builtins(fields["inputs"])
         self.record(Decision(at=self.at, event=self.event, what=what, vertex=vertex, name=name, **fields))
         self.tell(f"{what}: {fields.get('reason', fields.get('result'))}", vertex)
 

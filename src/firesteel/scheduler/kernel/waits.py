@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from firesteel.model.arrays import Ints
@@ -17,6 +19,10 @@ class Subtasks(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, subtasks: Ints) -> Subtasks:
         return cls(tuple(subtasks[:MOST_NAMED].tolist()), len(subtasks))
+
+    @classmethod
+    def named(cls, subtasks: Sequence[int]) -> Subtasks:
+        return cls(tuple(subtasks[:MOST_NAMED]), len(subtasks))
 
     def __str__(self) -> str:
         more = self.count - len(self.first)

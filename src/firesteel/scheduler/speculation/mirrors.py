@@ -13,6 +13,7 @@ from firesteel.options import BLOCK_SLOW_NODE_DURATION, MAX_CONCURRENT_EXECUTION
 from firesteel.scheduler.deployment.readiness import has_inputs
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import Placement
+from firesteel.scheduler.kernel.decisions import Slow, Won
 from firesteel.scheduler.kernel.events import Event, ExecutionsDeploying, ExecutorChanged, NodeBlocked
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.kernel.waits import ForSlot, Subtasks, Wait
@@ -90,42 +91,37 @@ class Mirrors(Policy):
             self._joined.add(vertex, made[-1], "a mirror of a slow one")
             room -= 1
         if made:
-            self._decide_mirrors(vertex, tasks, np.concatenate(made))
+            mirrors = np.concatenate(made)
+            place = int(np.argmax(self._table.index[tasks.rows] == self._table.index[mirrors[0]]))
+            self._decide(vertex, tasks, mirrors.tolist(), place, tasks.reason)
 
     def _refuse(self, vertex: ExecutionJobVertex, tasks: SlowTasks) -> None:
         new = [place for place, row in enumerate(tasks.rows.tolist()) if row not in self._refused]
         if new:
             self._refused.update(tasks.rows.tolist())
             why = vertex.job.not_mirrored or "its step forbids it"
-            self._decide(vertex, tasks, [], f"{self._who(tasks, new[0])} is slow and gets no mirror: {why}")
+            self._decide(vertex, tasks, [], new[0], why)
 
-    def _decide_mirrors(self, vertex: ExecutionJobVertex, tasks: SlowTasks, mirrors: Rows) -> None:
-        place = int(np.argmax(self._table.index[tasks.rows] == self._table.index[mirrors[0]]))
-        taken = format_seconds(float(tasks.elapsed[place]))
-        node = self._table.node_name(int(tasks.rows[place]))
-        there = f" on {node}" if node else ""
-        others = f", and {len(mirrors) - 1} more" if len(mirrors) > 1 else ""
-        first = f"attempt {self._table.attempt[mirrors[0]] + 1} is made beside it{others}"
-        reason = f"{self._who(tasks, place)} has taken {taken}{there}, {tasks.reason}: {first}"
-        self._decide(vertex, tasks, mirrors.tolist(), reason)
-
-    def _decide(self, vertex: ExecutionJobVertex, tasks: SlowTasks, mirrors: list[int], reason: str) -> None:
+    def _decide(self, vertex: ExecutionJobVertex, tasks: SlowTasks, mirrors: list[int], place: int, why: str) -> None:
+        """``place``: of the slow execution that is named."""
         rows = tasks.rows
         self._recorder.decision(
             "speculation",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={
-                "subtasks": self._table.index[rows].tolist(),
-                "attempts": self._table.attempt[rows].tolist(),
-                "nodes": [self._table.node_name(row) for row in rows.tolist()],
-                "elapsed": tasks.elapsed.round(3).tolist(),
-                "baseline": tasks.baseline.round(3).tolist(),
-                "limit": self._limit,
-            },
+            inputs=Slow(
+                subtasks=self._table.index[rows].tolist(),
+                attempts=self._table.attempt[rows].tolist(),
+                nodes=[self._table.node_name(row) for row in rows.tolist()],
+                elapsed=tasks.elapsed.round(3).tolist(),
+                baseline=tasks.baseline.round(3).tolist(),
+                limit=self._limit,
+                place=place,
+                taken=float(tasks.elapsed[place]),
+                why=why,
+            ),
             rule=tasks.rule,
             result=[[int(self._table.index[row]), int(self._table.attempt[row])] for row in mirrors],
-            reason=reason,
         )
 
     def _who(self, tasks: SlowTasks, place: int) -> str:
@@ -180,40 +176,31 @@ class Mirrors(Policy):
 
     def _decide_winner(self, vertex: ExecutionJobVertex, winner: Execution, others: Rows) -> None:
         losers = [Execution(self._table, row) for row in np.sort(others).tolist()]
-        beaten = ", ".join(f"{_attempt(loser)} {self._progress(loser)}" for loser in losers)
         self._recorder.decision(
             "winner",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={
-                "subtask": winner.index,
-                "attempts": [winner.attempt, *(loser.attempt for loser in losers)],
-                "nodes": [winner.node, *(loser.node for loser in losers)],
-                "mirror": winner.is_mirror,
-            },
+            inputs=Won(
+                subtask=winner.index,
+                attempts=[winner.attempt, *(loser.attempt for loser in losers)],
+                nodes=[winner.node, *(loser.node for loser in losers)],
+                mirror=winner.is_mirror,
+                mirrors=[winner.is_mirror, *(loser.is_mirror for loser in losers)],
+                taken=[self._taken(loser) for loser in losers],
+            ),
             rule="first valid commit wins",
             result=winner.attempt,
-            reason=f"{_attempt(winner)} of subtask {winner.index} of '{vertex.job.name}' finished first; {beaten}",
         )
 
-    def _progress(self, loser: Execution) -> str:
+    def _taken(self, loser: Execution) -> float | None:
         since = loser.entered(S.DEPLOYING)
-        if since is None:
-            return "was queued"
-        return f"had taken {format_seconds(max(0.0, self._recorder.at - since))}"
+        return None if since is None else max(0.0, self._recorder.at - since)
 
     # --- numbers -----------------------------------------------------------------------------------------------
 
     def _num_slow(self) -> int:
         rows = self._slow[IS_DEPLOYED[self._table.state[self._slow]]]
         return len(distinct(self._table.vertex[rows].astype(np.int64) << 32 | self._table.index[rows]))
-
-
-def _attempt(execution: Execution) -> str:
-    mirror = "a mirror" if execution.is_mirror else ""
-    on = f"on {execution.node}" if execution.node else ""
-    inside = ", ".join(part for part in (mirror, on) if part)
-    return f"attempt {execution.attempt + 1}{f' ({inside})' if inside else ''}"
 
 
 Place = Callable[[Rows, bool], Placement]

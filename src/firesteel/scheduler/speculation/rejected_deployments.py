@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.humanize import format_seconds, plural
+from firesteel.humanize import format_seconds
 from firesteel.model.arrays import Ints
 from firesteel.options import MAX_REJECTIONS
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import Placement
+from firesteel.scheduler.kernel.decisions import BlockedUse, OnBlockedNode, RejectedOften
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.kernel.waits import Subtasks
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Rows, in_passes
 from firesteel.scheduler.topology.groups import Mask
@@ -128,16 +128,13 @@ class RejectedDeployments:
         return stays
 
     def _decide_stay(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        times = plural(self._limit, "time")
         self._recorder.decision(
             "placement",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={"subtasks": subtasks.tolist(), "rejections": self._limit},
+            inputs=RejectedOften(subtasks=subtasks.tolist(), rejections=self._limit),
             rule=MAX_REJECTIONS.key,
             result="anywhere",
-            reason=f"executions of {Subtasks.of(subtasks)} of '{vertex.job.name}' were rejected {times} in a row: "
-            "the next ones run wherever Spark starts them",
         )
 
     def _tell_of_use(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
@@ -148,17 +145,16 @@ class RejectedDeployments:
         self._told.update(rows.tolist())
         subtasks, attempts = self._job.names(rows)
         nodes = sorted({self._table.node_name(row) for row in rows.tolist()})
-        why = "it was rejected too often" if self._stays(rows).all() else "it began before it could know"
+        why = BlockedUse.REJECTED_OFTEN if self._stays(rows).all() else BlockedUse.BEGAN_BEFORE
         if self._blocklist.is_all:
-            why = "no other node is known"
+            why = BlockedUse.NO_OTHER
         self._recorder.decision(
             "placement",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={"subtasks": subtasks.tolist(), "attempts": attempts.tolist(), "nodes": nodes},
+            inputs=OnBlockedNode(subtasks=subtasks.tolist(), attempts=attempts.tolist(), nodes=nodes, why=why),
             rule="a blocked node is used when nothing else exists",
             result="runs on a blocked node",
-            reason=f"{Subtasks.of(subtasks)} of '{vertex.job.name}' runs on {', '.join(nodes)}, though blocked: {why}",
         )
 
 

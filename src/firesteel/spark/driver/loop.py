@@ -24,6 +24,7 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.model.absorbing import Absorbing
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.recovery.log import Durable, LogLost
+from firesteel.report.decisions import with_reason
 from firesteel.report.waits import in_words
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
@@ -466,9 +467,10 @@ class JobDriver:
         action(command)
 
     def _record(self, command: Record) -> None:
-        if isinstance(command.record, Decision):
-            self._decisions.append(command.record)
-        self._in.record(command.record)
+        record = with_reason(command.record)
+        if isinstance(record, Decision):
+            self._decisions.append(record)
+        self._in.record(record)
 
     def _schema_of(self, dataset: int) -> Any:
         """Of the rows that a vertex writes for a data set."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.identity.facts import digest
 from firesteel.compile.identity.prints import JobPrints
-from firesteel.humanize import first_of
 from firesteel.model.absorbing import worker_of
 from firesteel.model.descriptors import DIGEST_BYTES
 from firesteel.results.storage.store import object_name
@@ -31,6 +31,7 @@ from firesteel.scheduler.kernel.commands import (
     MergePartitions,
     Record,
 )
+from firesteel.scheduler.kernel.decisions import KeptSubtasks
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.earlier import FinishedExecution, execution_key
 from firesteel.scheduler.recovery.facts import facts_of
@@ -153,18 +154,15 @@ class Answered(Deployments):
         if not jobs or not before < command.parallelism <= story[_ALL]:
             return
         name, count = self._compiled.job_graph.vertices[command.vertex].name, story.total() - story[_ALL]
-        of = f"{'job' if len(jobs) == 1 else 'jobs'} {first_of(jobs)}"
-        reason = f"{count:,} of {command.parallelism:,} subtasks of '{name}' are kept from {of}."
-        inputs = {"job": jobs[0], "kept": count, "subtasks": command.parallelism}
+        facts = KeptSubtasks(job=jobs[0], jobs=jobs, kept=count, subtasks=command.parallelism)
         decision = Decision(
             at=self._port.now(),
             what="reuse" if self._kept.shared else "resume",
             vertex=command.vertex,
             name=name,
-            inputs=inputs,
+            inputs=msgspec.to_builtins(facts),
             rule="executions of the same program that have read the same",
             result="kept",
-            reason=reason,
         )
         self._port.execute(Record(decision))
 
