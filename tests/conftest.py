@@ -61,16 +61,11 @@ def _remove(made, owner):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With ``--dist loadfile`` all tests on clusters of one shape go to one worker, which makes that cluster once."""
-    from xdist.scheduler import LoadFileScheduling
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.lanes import Lanes
 
-    class Lanes(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            file = super()._split_scope(nodeid)
-            own_shape = file == "tests/cluster/test_resources.py"
-            return "tests/cluster" if file.startswith("tests/cluster/") and not own_shape else file
-
-    return Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
+    return Lanes(config, log)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -101,6 +101,8 @@ def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_o
             return [SetTimer("look", 0.0)]
         if isinstance(event, ev.TimerFired):
             return look(event)
+        if isinstance(event, ev.ExecutionsFailed):
+            raise AssertionError(event)
         over = run.scheduler.of(ev.ExecutionsFinished) and run.scheduler.of(ev.ExecutionsCancelled)
         return [END] if over else None  # on a busy machine either may be heard of first
 

@@ -1,4 +1,4 @@
-"""A test that hangs ends its process, and tells where it stands: tried with pytest in a process of its own."""
+"""A test that hangs ends its process and tells where it stands, and the run goes on: tried with pytest in processes of its own."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def is_over(pid):
         return True
 
 
+def in_own_process(folder, *arguments):
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": root, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-p", "no:cacheprovider", *arguments, "."]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 @pytest.mark.parametrize(
     ("how", "end"),
     [([], "test_it.py"), pytest.param(["-n", "1"], "1 failed, 1 passed", marks=pytest.mark.full)],
@@ -53,12 +62,7 @@ def is_over(pid):
 def test_a_hang_is_told_in_few_lines(tmp_path, how, end):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(SUITE)
-    root = str(Path(__file__).parents[3])
-    environment = {**os.environ, "PYTHONPATH": root, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-p", "no:cacheprovider", *how, "test_it.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = in_own_process(tmp_path, *how)
     assert done.returncode == 1
     assert end in done.stdout
     told = done.stderr[done.stderr.index("HANGS") :].splitlines()
@@ -70,3 +74,25 @@ def test_a_hang_is_told_in_few_lines(tmp_path, how, end):
     assert "wait_for_nothing: threading.Event().wait()" in told[main + 2]
     assert any("wait_for_nothing: threading.Event().wait()" in line for line in told[ours:])
     assert "of others" not in done.stderr and len(told) < 30
+
+
+LANES = """
+from tests.lanes import Lanes
+
+def pytest_xdist_make_scheduler(config, log):
+    return Lanes(config, log)
+"""
+DIES = "import os\n\ndef test_0():\n    os._exit(1)\n"
+PASSES = "\ndef test_{}():\n    pass\n"
+
+
+@pytest.mark.parametrize(("workers", "files"), [(1, (2, 0)), (2, (3, 5, 0, 1, 4)), (2, (0, 1, 0, 2))])
+def test_a_run_ends_although_workers_die(tmp_path, workers, files):
+    """``files``: of each, how many tests pass after a first one that ends its worker; an odd number has no such test."""
+    (tmp_path / "conftest.py").write_text(LANES)
+    for number, passing in enumerate(files):
+        tests = "".join(PASSES.format(i) for i in range(1, passing + 1))
+        (tmp_path / f"test_{number}.py").write_text((DIES if passing % 2 == 0 else "") + tests)
+    done = in_own_process(tmp_path, "-n", str(workers), "--dist", "loadfile")
+    died = sum(passing % 2 == 0 for passing in files)
+    assert f"{died} failed, {sum(files)} passed" in done.stdout
