@@ -118,6 +118,8 @@ REFUSED = {
     "a constant key": (lambda rows: rows.groupBy(F.lit(1)), "key_by by the constant 1"),
     "an order by a constant": (lambda rows: rows.orderBy(F.lit(1).desc()), "sort by the constant 1"),
     "a direction as a key": (lambda rows: rows.groupBy(F.col("n").desc()), "cannot be used in key_by"),
+    "a rank over a name": (lambda rows: F.rank().over("n"), "wants a window, not 'n'"),
+    "a sum over a name": (lambda rows: rows.select(F.sum("n").over("n")), "wants a window, not 'n'"),
     "a rank without an order": (lambda rows: F.rank().over(window.partitionBy("n")), "rank wants an order"),
     "a frame that ends first": (lambda rows: window.rowsBetween(1, 0), "from one whole number to another that is not smaller"),
     "a range without an order": (lambda rows: rows.select(F.sum("n").over(window.rangeBetween(-1, 1))), "rangeBetween wants an order"),

@@ -17,7 +17,7 @@ from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.common import step_at, unused_name
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import NotTranslated, by_name, is_spark_column, plain_names, translated
-from firesteel.api.steps.window import NUMBERS, WindowFunction, WindowSpec, frame_of, windowed, with_names
+from firesteel.api.steps.window import NUMBERS, WindowFunction, WindowSpec, frame_of, spec_of, windowed, with_names
 from firesteel.compile.stream_graph import ChainedStep, Selection
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
@@ -269,9 +269,7 @@ def _without_windows(
     def named(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        function, spec = node["function"], node["spec"]
-        if not isinstance(spec, WindowSpec):
-            raise UsageError(f"over() wants a window, not {spec!r}.", hint='Write over(window.partitionBy("k")).')
+        function, spec = node["function"], spec_of(node["spec"])
         if isinstance(function, AggregateCall):
             arguments = tuple(name_of(one, function.function) for one in function.arguments)
             function = Aggregation(function.function, arguments, "", given=function.given, sparks=True)

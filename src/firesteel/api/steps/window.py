@@ -130,13 +130,20 @@ class WindowFunction:
                 f"{self.kind} is of another frame in PySpark: over() is for firesteel.functions.",
                 hint='Write F.sum("n").over(...), or key_by("k").window(order_by="t", ...).',
             )
-        framed = self.kind in _PICKED
+        framed, window = self.kind in _PICKED, spec_of(window)
         if not window.order or (window.frame is not None and not framed):
             raise UsageError(
                 f"{self.kind} wants an order{'' if framed else ' and no frame'}.",
                 hint='Write over(window.partitionBy("k").orderBy("t")).',
             )
         return Column(Expr("WindowOf", {"function": self, "spec": window}))
+
+
+def spec_of(window: object) -> WindowSpec:
+    """Returns it. Raises UsageError for what is not a window."""
+    if not isinstance(window, WindowSpec):
+        raise UsageError(f"over() wants a window, not {window!r}.", hint='Write over(window.partitionBy("k")).')
+    return window
 
 
 def row_number() -> WindowFunction:
@@ -359,7 +366,7 @@ def with_names(written: Column, schema: pa.Schema) -> Column:
     def spoken(node: Expr) -> Expr | None:
         if node.cls != "WindowOf":
             return None
-        spec = node["spec"].named(Resolved.of(schema).part_name)
+        spec = spec_of(node["spec"]).named(Resolved.of(schema).part_name)
         text, made, frame = _in_sparks_words(node["function"], schema)
         by = [f"PARTITION BY {', '.join(plain_names(spec.partition, 'over'))}"] if spec.partition else []
         if spec.order:
