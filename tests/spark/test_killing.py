@@ -101,10 +101,12 @@ def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_o
             return [SetTimer("look", 0.0)]
         if isinstance(event, ev.TimerFired):
             return look(event)
-        if isinstance(event, ev.ExecutionsFailed):
-            raise AssertionError(event)
-        over = run.scheduler.of(ev.ExecutionsFinished) and run.scheduler.of(ev.ExecutionsCancelled)
+        over = run.scheduler.of(ev.ExecutionsFinished) and are_gone()
         return [END] if over else None  # on a busy machine either may be heard of first
+
+    def are_gone():
+        """Spark's word that it gave the task up may come before the task is missed. To the scheduler that is the same."""
+        return run.scheduler.of(ev.ExecutionsCancelled) or run.scheduler.of(ev.ExecutionsFailed)
 
     def look(event):
         written = [name for name in run.store.list() if "-p1-" in name]
@@ -119,7 +121,7 @@ def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_o
     run = Run(spark, tmp_path, answer, exclusive=exclusive)
     run.driver.run()
     (done,) = run.scheduler.of(ev.ExecutionsFinished)
-    (gone,) = run.scheduler.of(ev.ExecutionsCancelled)
+    (gone,) = are_gone()
     assert (done.subtasks.tolist(), gone.subtasks.tolist()) == ([0], [1])
     assert done.at - at.killed < 300.0, "2 to 4 s where nothing else runs; 600 if it were not killed"
     assert (gone.at - at.killed > 0.1) is exclusive, "one that must be alone counts when it is gone"
