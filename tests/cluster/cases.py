@@ -418,7 +418,7 @@ def case_joined(spark, folder, queries, strategy, fails, hold, slow):
     """Joins in one job, each into files of its own. ``strategy``: "decided",
     "hint" or "never"; ``fails``: the producers of all small sides fail once; ``hold``: "large" or "joined", where tasks of the
     first one hold after a batch; the large side of the last one has a task that ends only by its mirror if ``slow``."""
-    from firesteel.scheduler.joins import waits
+    from firesteel.scheduler.joins import deferrals
 
     prefix = "jobmanager.adaptive-batch-scheduler.speculative."
     more = {
@@ -437,11 +437,14 @@ def case_joined(spark, folder, queries, strategy, fails, hold, slow):
         is_held = hold if query is chosen[0] else ""
         is_slow = slow and query is chosen[-1]
         _joined(env, folder, query, strategy, fails, is_held, is_slow).write_parquet(folder / query.name)
-    share, waits.WAIT_SHARE = waits.WAIT_SHARE, 1e9  # what is decided does not depend on how busy the machine is
+    share, deferrals.WAIT_SHARE = (
+        deferrals.WAIT_SHARE,
+        1e9,
+    )  # what is decided does not depend on how busy the machine is
     try:
         env.execute("joined")
     finally:
-        waits.WAIT_SHARE = share
+        deferrals.WAIT_SHARE = share
     late.run_all()
     found = story(folder)
     return {

@@ -14,7 +14,7 @@ import pytest
 from firesteel import ExecutionEnvironment, col
 from firesteel import functions as F
 from firesteel.journal.file import read
-from firesteel.scheduler.joins import waits
+from firesteel.scheduler.joins import deferrals
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from oracle import assert_same_rows, duckdb_answer
 
@@ -39,7 +39,7 @@ STAR = """
 @pytest.fixture
 def patient(monkeypatch):
     """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(deferrals, "WAIT_SHARE", 1e9)
 
 
 @cache
@@ -318,7 +318,7 @@ def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path)
 
 def test_a_star_whose_fact_does_not_wait_gives_the_same_rows(session, tmp_path, monkeypatch):
     """Every wait ends at the first idle slot: some joins come too late, whichever they are."""
-    monkeypatch.setattr(waits, "WAIT_SHARE", 0.0)
+    monkeypatch.setattr(deferrals, "WAIT_SHARE", 0.0)
     _, found = run(session, tmp_path, star)
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.scheduler.joins import waits
+from firesteel.scheduler.joins import deferrals
 from oracle import assert_same_rows, duckdb_answer
 
 ROWS = 20_000
@@ -37,7 +37,7 @@ NARROWED = ("inner", "right", "semi")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(deferrals, "WAIT_SHARE", 1e9)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from firesteel.model.job_graph import JobGraph, JoinInfo, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.failover.consumer_invalidation import ConsumerInvalidation
-from firesteel.scheduler.joins import waits
+from firesteel.scheduler.joins import deferrals
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.simulation.violation import ViolationError
 
@@ -68,7 +68,7 @@ def driven(rng: random.Random, faults: FaultInjection) -> RowPlane:
     made.scheduler.graph.size_buffer_bytes = rng.choice([0, 100, 1 << 20])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "WORTH", -1.0)
-        patch.setattr(waits, "WAIT_SHARE", rng.choice([0.25, 1e9, 1e9]))
+        patch.setattr(deferrals, "WAIT_SHARE", rng.choice([0.25, 1e9, 1e9]))
         drive(made, rng, faults)
     assert made.status == "FINISHED"
     return made

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from firesteel.model.arrays import Floats, Ints, Names
-from firesteel.model.steps.reports import StepReport
+from firesteel.model.steps.reports import Opening, StepReport
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.recovery import codec
 
@@ -98,7 +98,8 @@ def reports(draw, n):
     )
     counts = st.dictionaries(st.text(max_size=3), WHOLE, max_size=2)
     samples = st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3)), max_size=2)
-    step = st.builds(StepReport, st.text(max_size=3), counts, st.one_of(st.none(), WHOLE), samples, st.text(max_size=3))
+    opened = st.none() | st.builds(Opening, st.text(max_size=3), st.text(max_size=3))
+    step = st.builds(StepReport, st.text(max_size=3), counts, st.one_of(st.none(), WHOLE), samples, opened)
     return ev.ExecutionReports(
         *(draw(column(n)) for column in (ints, floats, floats, floats, ints, ints, ints)),
         draw(st.one_of(st.none(), of_class(Names, n))),

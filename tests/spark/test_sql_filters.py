@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.scheduler.joins import waits
+from firesteel.scheduler.joins import deferrals
 from firesteel.sql.plans.versions import VERSIONS
 from sql_plans_kit import version
 
@@ -49,7 +49,7 @@ WHOLE = {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(deferrals, "WAIT_SHARE", 1e9)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ import firesteel
 from firesteel import ExecutionEnvironment
 from firesteel.compile import nodes
 from firesteel.journal.file import read
-from firesteel.scheduler.joins import waits
+from firesteel.scheduler.joins import deferrals
 from firesteel.scheduler.kernel.records import Decision
 from oracle import tpch
 from sql_plans_kit import version
@@ -167,7 +167,7 @@ def test_a_query_in_process(suites, tmp_path, suite, number):
 @pytest.fixture
 def patient(monkeypatch):
     """However long the smaller side of a join takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(deferrals, "WAIT_SHARE", 1e9)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_loop import END, Loop, decode, deploy, failed, finished
-from firesteel.model.steps.reports import CALLS, ERRORS, SET_UPS, StepReport
+from firesteel.model.steps.reports import CALLS, ERRORS, SET_UPS, Opening, StepReport
 from firesteel.model.steps.reports import encode as encode_reports
 from firesteel.scheduler.kernel import events as e
 from firesteel.spark.driver.messages import MessageDeduplication, reports_of
@@ -34,7 +34,7 @@ STEPS = st.lists(
         st.dictionaries(st.sampled_from([CALLS, ERRORS, SET_UPS]), COUNT),
         st.none() | COUNT,
         st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=2),
-        st.text(max_size=5),
+        st.none() | st.builds(Opening, st.text(max_size=5), st.text(max_size=5)),
     ),
     max_size=2,
 )

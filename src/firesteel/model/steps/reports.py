@@ -39,11 +39,10 @@ class Opening(NamedTuple):
     """``what`` a ``function`` opened while it ran (``firesteel.task.executor.openings``)."""
 
     what: str
-    function: str = ""
-    """Empty: in a log of before, where ``what`` is all words."""
+    function: str
 
     def __str__(self) -> str:
-        return f"{self.what} in {self.function} while it ran" if self.function else self.what
+        return f"{self.what} in {self.function} while it ran"
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from firesteel.scheduler.kernel.records import JobPlanned
 
-FORMAT = 3
+FORMAT = 4
 """Of the log; a reader takes no other."""
 
 
