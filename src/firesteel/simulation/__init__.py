@@ -1,5 +1,5 @@
 """A cluster in the machine: nodes, slots and storage under a virtual clock, driven by the real scheduler's commands.
 
-What ``firesteel simulate`` needs. Begin with ``job`` and ``plane``; ``cluster`` is what is simulated, ``injection`` what fails in it.
+What ``firesteel simulate`` needs. Begin with ``job`` and ``plane``; ``cluster`` simulates the nodes, ``injection`` makes them fail.
 ``what_if`` decides a recorded job again, under other options.
 """

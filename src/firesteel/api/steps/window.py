@@ -461,7 +461,7 @@ def _expression(  # noqa: PLR0917
 def _ordered(
     function: Expr, by: list[Expr], order: list[Expr], frame: tuple[str, int, int] | None
 ) -> tuple[Expr, list[Expr]]:
-    """The function and the order of its window. Where equal rows are in one frame, the function alone orders them."""
+    """Returns the function and its window's order. If a frame takes rows of equal order together, only the function orders these."""
     if frame is None or frame[0] == "ROWS":
         return function, by
     return replace(function, fields={**function.fields, "order": by}), order

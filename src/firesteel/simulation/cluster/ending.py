@@ -16,8 +16,8 @@ from firesteel.simulation.workload import PackedSizes
 
 STORED_SHARE = 0.4
 """Stored bytes per plain byte."""
-MOST_TOLD = 1 << 16
-"""Executions in one event: a million at once would need twice the memory for their records."""
+EVENT_SIZE = 1 << 16
+"""At most so many executions are in one event. A million in one event need twice the memory."""
 
 
 class Ending:
@@ -36,9 +36,9 @@ class Ending:
         self.ended_at(rows, ended)
         self.end(rows)
         for group in plane.by_vertex(rows):
-            most, told = (1, group) if plane.world.one_by_one else (MOST_TOLD, np.sort(group))
-            for first in range(0, len(told), most):
-                self._tell_of(told[first : first + most])
+            size, ordered = (1, group) if plane.world.one_by_one else (EVENT_SIZE, np.sort(group))
+            for first in range(0, len(ordered), size):
+                self._tell_of(ordered[first : first + size])
         plane.runs.forget(rows)
 
     def ended_at(self, rows: Ints, times: Floats) -> None:
