@@ -281,7 +281,7 @@ def test_kept_footers_have_a_limit():
     files = [InputFile(name, 1, name) for name in "abc"]
     times = Times(False, none, none, none, none)
     footers = [Footer(file, pa.schema([("n", pa.int64())]), np.ones(1), np.ones((1, 1)), times, {}) for file in files]
-    kept = KeptFooters(2 * (parquet._FIELD_BYTES + 16))
+    kept = KeptFooters(2 * (parquet._FIELD_BYTES + 8 + 3 * 8))
     for footer in footers[:2]:
         kept.keep(footer, mark)
     assert kept.get(files[0], mark) is footers[0]

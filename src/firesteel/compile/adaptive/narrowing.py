@@ -17,26 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.connectors.base import Split, push_down
+from firesteel.connectors.files.column_keys import MOST_VALUES, ColumnKeys
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import RuntimeFilter
-from firesteel.task.expressions import any_of
 from firesteel.task.operators.join import only_of
 from firesteel.task.program import Operator, SourceHead, TakesKeys, VertexProgram
 
-MOST_VALUES = 4096
-"""Keys of a column up to which the source is told each of them."""
-MOST_RANGES = 16
 _MANY = 1 << 17
 """Different keys from which on it is not looked for gaps between them."""
-_COUNTED = 1 << 20
-"""Keys up to which their different values are counted. Of more, twice ``_MANY`` are looked at first: the others are not counted if most of these differ."""
-_LEAST_GAP = 1 / 1024
-"""Of all that lies between the least and the greatest key: what is in a narrower gap would hardly fill a row group."""
+_COUNTED = 1 << 19
+"""Keys up to which their different values are counted. Of more, ``_MANY`` are looked at first: the others are not counted if most of these differ."""
 MOST_BYTES = 4 << 20
 """Of a table of keys that an operator is told: each worker gets it, and looking for a key costs more where it is in no cache."""
-_FEW = 32
-"""Values that Arrow itself holds against the statistics of a row group; of more it is told ranges."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Keys:
 
 def _different(column: pa.ChunkedArray) -> pa.Array | None:
     """Counting millions of values takes seconds, and slots may be idle meanwhile."""
-    if len(column) > _COUNTED and len(column.slice(0, 2 * _MANY).unique()) > _MANY:
+    if len(column) > _COUNTED and len(column.slice(0, _MANY).unique()) > _MANY // 2:
         return None
     return column.unique()
 
@@ -92,18 +85,17 @@ def narrowed(
         no_key = f"no row of {found[0]} has a key" if len(found) == 1 else "a side has no key"
         return Narrowed(source, [], no_key)
     said = " and ".join(found)
-    conditions = [condition for known in keys for condition in _conditions(source.schema, known)]
+    columns = [column for known in keys for column in _column_keys(source.schema, known)]
     smaller: Any = source
     told: tuple[pa.Table, ...] = ()
     filters: tuple[Operator, ...] = ()
-    hinted = getattr(source, "hinted", None)
-    if takes_keys and hinted is not None:
+    if takes_keys and hasattr(source, "holding"):
         told = tuple(_tables(source.schema, keys))
-        smaller = hinted(conditions) if conditions else source
+        smaller = source.holding(columns) if columns else source
     else:
         filters = _filters(source.schema, [known for known in keys if not known.is_held])
-        for condition in conditions:  # one by one: statistics tell more of what looks at one column
-            smaller = push_down(smaller, None, condition)
+        for column in columns:  # one by one: statistics tell more of what looks at one column
+            smaller = push_down(smaller, None, column.condition)
     if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))
         if sum(split.bytes for split in left) < sum(split.bytes for split in splits):
@@ -150,16 +142,23 @@ def _is_comparable(a: pa.DataType, b: pa.DataType) -> bool:
     return (pa.types.is_integer(a) and pa.types.is_integer(b)) or (a == b and _is_exact(a))
 
 
-def _conditions(schema: pa.Schema, known: Keys) -> Iterable[pc.Expression]:
+def _column_keys(schema: pa.Schema, known: Keys) -> Iterable[ColumnKeys]:
     for column, keys, values in zip(known.filter.columns, known.rows.columns, known.values, strict=True):
         kind = schema.field(column).type
         if values is None and keys.type == kind and _is_comparable(kind, kind):
-            yield _between(column, keys)
+            yield _span(column, keys)
             continue
         some = _plain(keys).combine_chunks() if values is None else values
         fitting = _values(some, kind)
-        if fitting is not None:
-            yield _condition(column, fitting)
+        if fitting is not None and len(fitting) > _MANY:
+            yield _span(column, fitting)
+        elif fitting is not None:
+            yield ColumnKeys(column, fitting.take(pc.array_sort_indices(fitting)))
+
+
+def _span(column: str, values: pa.Array | pa.ChunkedArray) -> ColumnKeys:
+    ends = pc.min_max(values)
+    return ColumnKeys(column, pa.array([ends["min"], ends["max"]], values.type), is_span=True)
 
 
 def _values(unique: pa.Array, to: pa.DataType) -> pa.Array | None:
@@ -182,52 +181,6 @@ def _is_exact(kind: pa.DataType) -> bool:
     types = pa.types
     same = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_date
     return types.is_timestamp(kind) or types.is_decimal(kind) or any(is_same(kind) for is_same in same)
-
-
-def _condition(column: str, values: pa.Array) -> pc.Expression:
-    """``values``: in no order."""
-    field = pc.field(column)
-    if not len(values):
-        return field.isin(values)
-    if len(values) > _MANY:
-        return _between(column, values)
-    values = values.take(pc.array_sort_indices(values))
-    exact = field.isin(values)
-    if len(values) <= _FEW:
-        return exact
-    ranges = any_of([(field >= low) & (field <= high) for low, high in _ranges(values)])
-    return ranges & exact if len(values) <= MOST_VALUES else ranges
-
-
-def _between(column: str, values: pa.Array | pa.ChunkedArray) -> pc.Expression:
-    ends, field = pc.min_max(values), pc.field(column)
-    return (field >= ends["min"]) & (field <= ends["max"])
-
-
-def _ranges(values: pa.Array) -> list[tuple[pa.Scalar, pa.Scalar]]:
-    """Few ranges that hold all of the values (ascending), apart where the widest gaps are; of what has no distances one."""
-    numbers = _numbers(values)
-    cuts = [] if numbers is None else _widest(np.diff(numbers)).tolist()
-    begins, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(values) - 1]
-    return [(values[begin], values[end]) for begin, end in zip(begins, ends, strict=True)]
-
-
-def _widest(gaps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The places of the widest gaps, ascending; those alone that are worth to be left out."""
-    most = min(MOST_RANGES - 1, len(gaps))
-    widest = np.argpartition(gaps, len(gaps) - most)[len(gaps) - most :]
-    return np.sort(widest[gaps[widest] >= _LEAST_GAP * gaps.sum()])
-
-
-def _numbers(values: pa.Array) -> np.ndarray[Any, Any] | None:
-    types, kind = pa.types, values.type
-    if types.is_integer(kind):
-        return np.asarray(values).astype(np.float64)
-    if types.is_date32(kind):
-        return np.asarray(values.cast(pa.int32())).astype(np.float64)
-    if types.is_timestamp(kind) or types.is_date64(kind):
-        return np.asarray(values.cast(pa.int64())).astype(np.float64)
-    return None
 
 
 def _words(known: Keys) -> str:

@@ -10,8 +10,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import accumulate
 from operator import and_
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
+from firesteel.connectors.files.column_keys import ColumnKeys
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_hidden, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
@@ -91,6 +92,8 @@ class Footer:
     times: Times
     spans: Mapping[str, tuple[int, int]]
     """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
+    bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    """The same of all row groups, of columns of dates as well, in days. Read for the columns that are asked for."""
 
 
 class KeptFooters:
@@ -114,7 +117,7 @@ class KeptFooters:
 
     def keep(self, footer: Footer, mark: Mark | None) -> None:
         """``mark``: of the file before its footer was read; None: it may change once more without a sign."""
-        size = footer.rows.nbytes + footer.column_bytes.nbytes + _FIELD_BYTES * len(footer.schema)
+        size = footer.rows.nbytes + 3 * footer.column_bytes.nbytes + _FIELD_BYTES * len(footer.schema)
         if mark is None or size > self._most:
             return
         with self._lock:
@@ -159,6 +162,8 @@ class ParquetSource(FooterSource[Footer]):
         merge_schema: bool = False,
     ) -> None:
         self._hints: tuple[pc.Expression, ...] = ()
+        self._keys: tuple[ColumnKeys, ...] = ()
+        self._pruned: list[NDArray[np.intp]] | None = None
         super().__init__(paths, filesystem, partitions, merge_schema)
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
@@ -171,7 +176,7 @@ class ParquetSource(FooterSource[Footer]):
         lacks is null in its rows, and other types are cast. ``known``: footers that were read already; those read now are added. Raises
         UsageError, and what ``agreed`` raises."""
         source = cls.__new__(cls)
-        source._merges, source._hints = True, ()
+        source._merges, source._hints, source._keys, source._pruned = True, (), (), None
         source._take(listed, name)
         files = listed.found.files
         read = [i for i, file in enumerate(files) if file not in known]
@@ -201,21 +206,36 @@ class ParquetSource(FooterSource[Footer]):
         for part in parts:
             if known.issuperset(part.columns):
                 hinted._add_filter(part)
-        hinted._hints = (*self._hints, *conditions)
+        if conditions:
+            hinted._hints, hinted._pruned = (*self._hints, *conditions), None
         return hinted
+
+    def _add_filter(self, part: Condition) -> None:
+        super()._add_filter(part)
+        self._pruned = None
+
+    def holding(self, keys: Sequence[ColumnKeys]) -> ParquetSource:
+        """The same, of row groups and partitions that have none of the keys of one of these columns."""
+        told = set(self._file_schema.names)
+        by_ranges = tuple(known for known in keys if known.column in told and known.ranges is not None)
+        held = self.hinted([known.condition for known in keys if known not in by_ranges])
+        held._keys = (*self._keys, *by_ranges)
+        return held
 
     def without_hints(self) -> ParquetSource:
         whole: ParquetSource = self.push_down(None, None)
-        whole._hints = ()
+        whole._hints, whole._keys, whole._pruned = (), (), None
         return whole
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_hints": ()}
+        return {**super().__getstate__(), "_hints": (), "_keys": (), "_pruned": None}
 
     def list_splits(self, data_volume: int) -> list[Split]:
         self._read_other_footers()
         footers = [self._footers[i] for i in self._kept]
-        kept = self._prune(footers)
+        if self._pruned is None:
+            self._pruned = self._prune(footers)
+        kept = self._with_keys(footers, self._pruned)
         wanted = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
         names = set(wanted.names)
         sizes = {number: _plain_bytes(self._footers[number], names).tolist() for number in self._kept}
@@ -293,6 +313,26 @@ class ParquetSource(FooterSource[Footer]):
 
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(survivors, range(len(footers))))
+
+    def _with_keys(self, footers: list[Footer], groups: list[NDArray[np.intp]]) -> list[NDArray[np.intp]]:
+        """Of these row groups of each file, the ones of which statistics do not say that they have no key."""
+        if not self._keys:
+            return groups
+        assert self._found is not None, "list_splits is called on the driver"
+        names = {known.column for known in self._keys}
+        lacking = [number for number in self._kept if not names <= self._footers[number].bounds.keys()]
+        read = partial(_FooterReader().bounds, names)
+        for number, bounds in for_each_file(self._found, lacking, read).items():
+            self._footers[number].bounds.update(bounds)
+        return [self._meeting(footer, ids) for footer, ids in zip(footers, groups, strict=True)]
+
+    def _meeting(self, footer: Footer, groups: NDArray[np.intp]) -> NDArray[np.intp]:
+        told = self._told_by(footer)
+        for known in self._keys:
+            ends = footer.bounds.get(known.column)
+            if known.column in told and ends is not None and len(ends[0]) == len(footer.rows):
+                groups = groups[_meets(known, *(end[groups] for end in ends))]
+        return groups
 
     def _alive(self, fragment: Any, groups: Sequence[int], conditions: Sequence[Condition]) -> list[int]:
         """Row groups that may hold rows for which all of these are true. Arrow itself keeps any that has a null in the column; these
@@ -496,8 +536,8 @@ class _Columns:
     """Parquet's own schema."""
     sizes: list[tuple[int, int]]
     """Of each leaf, the top-level column and the least bytes that a value takes in Arrow's form."""
-    integers: list[tuple[int, str]]
-    """Of each leaf that is a column of integers, its place and name."""
+    numbers: dict[str, tuple[int, bool]]
+    """Of each leaf that is a column of integers or dates, by name: its place, and whether it is one of dates."""
     times: TimeColumns
 
     @classmethod
@@ -505,12 +545,12 @@ class _Columns:
         top = {name: i for i, name in enumerate(schema.names)}
         columns = [top_level(leaves.column(i).path, top) for i in range(len(leaves))]
         sizes = [(column, _width(schema.field(column).type)) for column in columns]
-        integers = [
-            (i, schema.field(column).name)
-            for i, column in enumerate(columns)
-            if pa.types.is_integer(schema.field(column).type)
-        ]
-        return cls(schema, leaves, sizes, integers, TimeColumns.of(leaves, schema))
+        numbers = {
+            one.name: (i, pa.types.is_date32(one.type))
+            for i, one in enumerate(map(schema.field, columns))
+            if (pa.types.is_integer(one.type) and one.type != pa.uint64()) or pa.types.is_date32(one.type)
+        }
+        return cls(schema, leaves, sizes, numbers, TimeColumns.of(leaves, schema))
 
 
 class _FooterReader:
@@ -520,6 +560,22 @@ class _FooterReader:
         self._last: _Columns | None = None
 
     def read(self, found: InputFiles, file: InputFile) -> Footer:
+        with self._opened(found, file) as (metadata, columns):
+            rows, sizes = _plain_column_bytes(metadata, columns)
+            times = columns.times.in_file(metadata, columns.schema)
+            return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns))
+
+    def bounds(
+        self, names: Iterable[str], found: InputFiles, file: InputFile
+    ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """As ``Footer.bounds``, of those of these columns that are of integers or dates."""
+        with self._opened(found, file) as (metadata, columns):
+            known = (name for name in names if name in columns.numbers)
+            return {name: _bounds(metadata, *columns.numbers[name]) for name in known}
+
+    @contextmanager
+    def _opened(self, found: InputFiles, file: InputFile) -> Iterator[tuple[Any, _Columns]]:
+        """The file's metadata. Raises UsageError for one that is damaged, gone or another one."""
         label = found.label(file.path)
         try:
             with (
@@ -530,11 +586,7 @@ class _FooterReader:
                     raise UsageError(
                         f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
                     )
-                schema, metadata = opened.schema_arrow, opened.metadata
-                columns = self._columns(metadata.schema, schema, label)
-                rows, sizes = _plain_column_bytes(metadata, columns)
-                times = columns.times.in_file(metadata, schema)
-                return Footer(file, schema, rows, sizes, times, _spans(metadata, columns))
+                yield opened.metadata, self._columns(opened.metadata.schema, opened.schema_arrow, label)
         except FileNotFoundError:
             raise UsageError(
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."
@@ -564,12 +616,38 @@ def _spans(metadata: Any, columns: _Columns) -> dict[str, tuple[int, int]]:
     numbers = {0, metadata.num_row_groups // 2, metadata.num_row_groups - 1} if metadata.num_row_groups else ()
     groups = [metadata.row_group(number) for number in numbers]
     found: dict[str, tuple[int, int]] = {}
-    for place, name in columns.integers:
+    for name, (place, is_date) in columns.numbers.items():
+        if is_date:
+            continue
         told = [one for group in groups if (one := group.column(place).statistics) is not None]
         ends = [(one.min, one.max) for one in told if one.has_min_max]
         if ends:
             found[name] = min(least for least, _ in ends), max(most for _, most in ends)
     return found
+
+
+def _bounds(metadata: Any, place: int, is_date: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest value of a column in each row group; the type's own where statistics do not tell."""
+    ends = np.iinfo(np.int64)
+    found = np.empty((metadata.num_row_groups, 2), np.int64)
+    for g in range(metadata.num_row_groups):
+        told = metadata.row_group(g).column(place).statistics
+        if told is None or not told.has_min_max:
+            found[g] = ends.min, ends.max
+        else:
+            found[g] = (told.min_raw, told.max_raw) if is_date else (told.min, told.max)
+    return found[:, 0], found[:, 1]
+
+
+def _meets(keys: ColumnKeys, least: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each row group, by its least and greatest value, returns whether one of the keys lies between them."""
+    ranges = keys.ranges
+    assert ranges is not None, "keys of other types are conditions"
+    starts, ends = ranges
+    first = np.searchsorted(ends, least)  # the first range that does not end before the row group begins
+    met = first < len(ends)
+    met[met] = starts[first[met]] <= most[met]
+    return met
 
 
 def _plain_column_bytes(metadata: Any, columns: _Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
