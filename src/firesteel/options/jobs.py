@@ -101,7 +101,7 @@ JOIN_SKEW = one_of("auto", "none")(
 TARGET_TASK_DURATION = seconds(
     "firesteel.decider.target-task-duration",
     0.25,
-    "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
+    "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less than twice this time gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
     check=at_least(0),
 )
 ADAPTIVE_JOINS = switch(

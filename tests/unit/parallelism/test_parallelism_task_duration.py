@@ -62,7 +62,8 @@ def test_the_reason_says_what_was_measured():
         (8, MIB, {"target_seconds": 4.0}, 2),
         (12, 1024 * MIB, {}, 2),  # cheap, but slots would stand idle: as ever
         (12, None, {}, 2),
-        (2048, 640 * MIB, {}, 16),  # 32 subtasks of 0.1 s: 16 of 0.2 s in two whole waves
+        (2048, 320 * MIB, {}, 16),  # 32 subtasks of 0.2 s: 16 of 0.4 s in two whole waves
+        (2048, 640 * MIB, {}, 8),
         (2048, 640 * MIB, {"slots": 64}, 64),  # one wave already
         (2048, 1 << 40, {}, 8),  # four times the volume each, and not more
         (2048, 1 << 40, {"slots": 1}, 8),
@@ -96,7 +97,7 @@ def test_a_broadcast_that_each_subtask_reads_again_has_to_pay():
         (3 * 1024, 100, 8, 8, 8),
         (3 * 1024, 100, 100, 100, 100),  # no slot is idle for it
         (3 * 1024, 10, 2, 16, 6),  # 15 of 4 x (64 - 10) MiB, and 5 of 640 MiB, in whole waves
-        (3 * 1024, 3, 2, 26, 26),  # 192 MiB are less than four volumes: by the time that subtasks take
+        (3 * 1024, 3, 2, 14, 14),  # 192 MiB are less than four volumes: by the time that subtasks take
         (200, 100, 2, 2, 2),
         (3 * 1024, 2000, 1, 1, 1),
     ],
@@ -137,7 +138,7 @@ def test_a_source_gets_slots_for_a_costly_step_behind_it_and_fewer_waves_for_a_c
     assert plan.decision["inputs"]["cost"] == {"seconds_per_byte": 1 / MIB, "runs": 1}
     large = SourceInfo(np.full(512, 4 * MIB, np.int64))
     assert decide_source(large, bounds()).parallelism == 32
-    assert decide_source(large, bounds(640 * MIB)).parallelism == 16
+    assert decide_source(large, bounds(320 * MIB)).parallelism == 16
     assert decide_source(large, bounds(640 * MIB), 5).parallelism == 5
 
 

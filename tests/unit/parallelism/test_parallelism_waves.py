@@ -94,9 +94,9 @@ def test_bounds_and_what_is_known_hold(splits, changes, parallelism):
 
 
 def test_a_start_that_costs_much_is_not_made_for_a_smaller_end():
-    slow, quick = (replace(bounds(), cost=StepCost(1 / rate), target_seconds=0.25) for rate in (64 * MIB, 512 * MIB))
+    slow, quick = (replace(bounds(), cost=StepCost(1 / rate), target_seconds=0.25) for rate in (64 * MIB, 256 * MIB))
     assert source([4 * MIB] * 576, slow).parallelism == 64
-    assert source([4 * MIB] * 576, quick).parallelism == 32, "14 ms are as much as 7 MiB"
+    assert source([4 * MIB] * 576, quick).parallelism == 32, "14 ms are as much as 3.5 MiB"
 
 
 def test_a_heavy_subpartition_does_not_make_all_ranges_as_large():

@@ -142,6 +142,8 @@ TASK_DURATION = "task duration"
 """The rule where the time that subtasks take has decided."""
 MOST_VOLUMES = 4
 """Times the data volume per task that a subtask of a cheap step may get: what it holds in memory may grow with it."""
+MERGED_TARGETS = 2
+"""Times the target duration that subtasks of a cheap step take once there are fewer of them: to start a statement costs 50 ms of CPU (docs/benchmarks.md)."""
 BUILDS_WORTH = 64
 """Times as many bytes as it hashes again that a subtask has of its own: a byte takes some seven times as long to read and hash as to scan (docs/benchmarks.md)."""
 
@@ -166,7 +168,7 @@ def by_duration(
     worth = int(seconds / max(bounds.target_seconds, seconds_beside))
     if worth > today:
         return max(today, min(worth, whole_waves(least, bounds.slots)))
-    enough = -int(-seconds // bounds.target_seconds)
+    enough = -int(-seconds // (MERGED_TARGETS * bounds.target_seconds))
     if enough < least:
         return min(today, whole_waves(max(enough, fewest(), 1), bounds.slots))
     return today
