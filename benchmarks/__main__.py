@@ -9,6 +9,7 @@ FOLDERS = {
     "jobs": (
         "exchange",
         "adaptive",
+        "fixed",
         "sql",
         "large",
         "tasks",

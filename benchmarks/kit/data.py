@@ -44,6 +44,32 @@ def tpch_in_files(scale: float, files: int = 1000) -> Path:
     return _once(f"tpch-{scale:g}-{files}", make)
 
 
+def tpch_heavy(scale: float) -> Path:
+    """The same, but 60 % of the orders are of one customer, and 60 % of the rows of ``lineitem`` of one part and supplier."""
+
+    def make(target: Path) -> None:
+        import duckdb
+
+        plain = tpch(scale)
+        with duckdb.connect() as con:
+            part, supplier = con.sql(f"SELECT ps_partkey, ps_suppkey FROM '{plain}/partsupp.parquet' LIMIT 1").fetchall()[0]
+            of_order, of_line = "hash(o_orderkey) % 10 < 6", "hash(l_orderkey, l_linenumber) % 10 < 6"
+            for name, which, keys in (
+                ("orders", of_order, {"o_custkey": 7}),
+                ("lineitem", of_line, {"l_partkey": part, "l_suppkey": supplier}),
+            ):
+                changed = ", ".join(f"CASE WHEN {which} THEN {key} ELSE {c} END AS {c}" for c, key in keys.items())
+                con.execute(
+                    f"COPY (SELECT * REPLACE ({changed}) FROM '{plain}/{name}.parquet') "
+                    f"TO '{target}/{name}.parquet' (ROW_GROUP_SIZE 122880)"
+                )
+        for table in plain.glob("*.parquet"):
+            if not (target / table.name).exists():
+                (target / table.name).hardlink_to(table)
+
+    return _once(f"tpch-heavy-{scale:g}", make)
+
+
 def _generate(scale: float, target: Path, *more: str) -> None:
     command = [Path(sys.executable).with_name("tpchgen-cli"), "parquet", "-s", f"{scale:g}", "-o", target, *more]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
