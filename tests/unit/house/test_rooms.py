@@ -80,6 +80,12 @@ def test_a_room_imports_only_the_rooms_it_may(room):
                 )
 
 
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_uses_each_of_its_permissions(room):
+    used = {room_of(name) for path in modules(room) for name in imports(path)}
+    assert ALLOWED[room] - {room} <= used, "a wall is as high as the imports allow"
+
+
 def test_the_data_plane_does_not_know_who_calls_it():
     for path in modules("spark"):
         assert not {room_of(name) for name in imports(path)} & NOT_FOR_SPARK, path
