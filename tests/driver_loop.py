@@ -11,7 +11,7 @@ import numpy as np
 from firesteel.model.sizes import pack
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
-from firesteel.scheduler.kernel.waits import ForRequest
+from firesteel.scheduler.kernel.waits import ForSinks
 from firesteel.spark.driver.loop import DriverInput, JobDriver
 from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.task.executor.information import Blob
@@ -92,7 +92,7 @@ class Script:
 
     def waiting_for(self):
         """Asked for where a busy machine leaves the job without news for a while."""
-        return [ForRequest("default", "The script's next event.")]
+        return [ForSinks()]
 
     def of(self, kind):
         return [event for event in self.told if isinstance(event, kind)]

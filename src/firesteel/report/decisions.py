@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 
 from firesteel.humanize import first_of, format_seconds, plural
+from firesteel.report.waits import of_request
 from firesteel.scheduler.kernel.decisions import (
     AnyFacts,
     BlockedUse,
     Failed,
+    GoesOn,
     KeptSubtasks,
     MetRetiredWorker,
     OnBlockedNode,
@@ -21,7 +23,7 @@ from firesteel.scheduler.kernel.decisions import (
     Won,
 )
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
-from firesteel.scheduler.kernel.waits import Subtasks
+from firesteel.scheduler.kernel.waits import ForRoom, ForWorker, Subtasks
 
 _BLOCKED_USE = {
     BlockedUse.REJECTED_OFTEN: "it was rejected too often",
@@ -73,6 +75,14 @@ def _sentence(facts: AnyFacts, of: str, result: Any) -> str:
         case KeptSubtasks():
             jobs = f"{'job' if len(facts.jobs) == 1 else 'jobs'} {first_of(facts.jobs)}"
             text = f"{facts.kept:,} of {facts.subtasks:,} subtasks{of} are kept from {jobs}."
+        case ForWorker() | ForRoom():
+            text = of_request(facts)
+        case GoesOn():
+            waited = format_seconds(facts.seconds)
+            how = f"waits no more, after {waited}: there is a worker that can hold a slot"
+            if facts.others:
+                how = f"has all its slots, {waited} after other jobs held some of what it asked for"
+            text = f"group '{facts.group}' {how}"
         case Told():
             text = f"{facts.before}{of}{facts.after}"
     return text

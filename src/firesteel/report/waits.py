@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from firesteel.humanize import format_seconds, plural
 from firesteel.model.job_graph import JobGraph
+from firesteel.options import SLOT_REQUEST_TIMEOUT
 from firesteel.scheduler.kernel.waits import (
     Attempt,
     ForBlockedNode,
@@ -15,12 +16,13 @@ from firesteel.scheduler.kernel.waits import (
     ForMerging,
     ForNothing,
     ForProducers,
-    ForRequest,
     ForRestart,
+    ForRoom,
     ForSinks,
     ForSizes,
     ForSlot,
     ForStart,
+    ForWorker,
     InputWait,
     Narrowing,
     PutOff,
@@ -52,8 +54,8 @@ def _sentence(wait: Wait, graph: JobGraph) -> str:
             text = f"Node {wait.node} is blocked for another {format_seconds(wait.seconds)}: {wait.cause}.{used}"
         case ForMerging():
             text = f"The small objects of data set {wait.dataset} are being merged for {wait.seconds:.0f} s; its consumers wait for that."
-        case ForRequest():
-            text = wait.text
+        case ForWorker() | ForRoom():
+            text = of_request(wait)
         case InputWait():
             how = "is not decided yet: it waits for"
             if wait.subtasks is not None:
@@ -64,6 +66,21 @@ def _sentence(wait: Wait, graph: JobGraph) -> str:
         case _:
             raise TypeError(wait)
     return text
+
+
+def of_request(wait: ForWorker | ForRoom) -> str:
+    who = wait.who[0].upper() + wait.who[1:]
+    if isinstance(wait, ForWorker):
+        left = f"The job gives up in {format_seconds(wait.seconds)} ({SLOT_REQUEST_TIMEOUT.key})."
+        return f"{who} waits: there is {wait.none} {wait.asked} ({wait.there}). {left}"
+    if wait.able == 1:
+        able = f"1 worker could hold one, but it {'is on a blocked node' if wait.blocked else 'has no room now'}"
+    else:
+        why = "are on blocked nodes" if wait.blocked == wait.able else "have no room now"
+        able = f"{wait.able} workers could hold some, but they {why}"
+    held = "; ".join(f"job '{name}' holds {amount}" for name, amount in wait.held)
+    missing = plural(wait.missing, "region" if wait.is_region else "slot")
+    return f"{who} waits for {missing} of {wait.asked}: {able}{f', and there {held}' if held else ''}."
 
 
 def _of_vertex(wait: VertexWait, graph: JobGraph) -> str:

@@ -11,6 +11,7 @@ from firesteel.report.explain import explain
 from firesteel.scheduler.kernel.decisions import (
     BlockedUse,
     Failed,
+    GoesOn,
     KeptSubtasks,
     MetRetiredWorker,
     OnBlockedNode,
@@ -20,8 +21,18 @@ from firesteel.scheduler.kernel.decisions import (
     Won,
 )
 from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.kernel.waits import ForRoom, ForWorker
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 FAILED = {"subtasks": [3, 3], "attempts": [0, 1], "cause": "it broke.", "verdict": "restart 1 of 3, after 1 s"}
+GPU = {
+    "group": "gpu",
+    "steps": ("a", "b"),
+    "num_steps": 3,
+    "needs": ((ResourceProfile(1.0, 1 << 30, external=(("gpu", 2.0),)), 1),),
+}
+BOTH = GPU | {"num_steps": 2, "needs": ((ResourceProfile(1.0), 2), (ResourceProfile.UNKNOWN, 1))}
+HELD = (("x", WorkerResources(1.5, 1 << 30, {"gpu": 1.0})), ("y", WorkerResources(1.0, 0)))
 SLOW = {"nodes": ["a", ""], "elapsed": [9.0, 5.0], "baseline": [1.0, 1.0], "limit": 2}
 
 
@@ -93,6 +104,43 @@ SLOW = {"nodes": ["a", ""], "elapsed": [9.0, 5.0], "baseline": [1.0, 1.0], "limi
             KeptSubtasks(job="a", jobs=["a", "b"], kept=4, subtasks=1000),
             "kept",
             "4 of 1,000 subtasks{} are kept from jobs a, b.",
+        ),
+        (
+            GoesOn(group="gpu", seconds=61.0, others=False),
+            "goes on",
+            "group 'gpu' waits no more, after 1 min 1 s: there is a worker that can hold a slot",
+        ),
+        (
+            GoesOn(group="gpu", seconds=0.5, others=True),
+            "goes on",
+            "group 'gpu' has all its slots, 500 ms after other jobs held some of what it asked for",
+        ),
+        (
+            ForWorker(
+                **GPU, workers=1, are_made=False, largest=WorkerResources(4.0, 8 << 30), framework=1 << 20, seconds=9.0
+            ),
+            "waits",
+            "Group 'gpu' (steps 'a', 'b' and 1 more) waits: there is no worker that could hold 1 core, 1 GiB heap, 2 gpu (the largest "
+            "worker has 4 cores, 8 GiB and no gpu, and each slot takes 1 MiB more for its Python worker (firesteel.memory.framework)). "
+            "The job gives up in 9 s (slot.request.timeout).",
+        ),
+        (
+            ForWorker(**BOTH, workers=0, are_made=False, largest=None, framework=0, seconds=9.0),
+            "waits",
+            "Group 'gpu' (steps 'a', 'b') waits: there is no room, even if nothing ran, for 2 times 1 core and any size at once (no "
+            "worker is there). The job gives up in 9 s (slot.request.timeout).",
+        ),
+        (
+            ForRoom(**BOTH, missing=1, able=3, blocked=3, held=()),
+            "waits",
+            "Group 'gpu' (steps 'a', 'b') waits for 1 region of 2 times 1 core and any size at once: 3 workers could hold some, but they "
+            "are on blocked nodes.",
+        ),
+        (
+            ForRoom(**GPU, missing=2, able=3, blocked=2, held=HELD),
+            "waits",
+            "Group 'gpu' (steps 'a', 'b' and 1 more) waits for 2 slots of 1 core, 1 GiB heap, 2 gpu: 3 workers could hold some, but they "
+            "have no room now, and there job 'x' holds 1.5 cores, 1 GiB, 1 gpu; job 'y' holds 1 core, 0 B.",
         ),
     ],
 )

@@ -70,9 +70,12 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
         "Vertex 1 'b' is not decided yet: it waits for vertex 0 'a'.",
     ]
     records += [Decision(at=1.0, what="waiting", result=told, reason=" ".join(told))]
+    slots = "Group 'gpu' (step 'train') waits for 1 slot of 1 core: 1 worker could hold one, but it has no room now."
+    waits = {"waits": [{"type": "ForRequest", "group": "gpu", "text": slots}]}
+    records += [Decision(at=1.0, what="waiting", inputs=waits, result=[slots], reason=slots)]
     records += [structs.replace(GROWN, steps={"wait": 4.0, "hold": 0.5}, trigger_kind="")]
     old.write_bytes(b'{"type":"JournalHeader","at":0.0,"format":"2.0"}\n' + b"".join(map(encode, records)))
-    *changes, failover, restart, another, placement, waiting, rescale = read(old)
+    *changes, failover, restart, another, placement, waiting, slot, rescale = read(old)
     assert [one.cause for one in changes] == [REJECTED, RETIRED, "something else"]
     assert failover.inputs == {"counted": True, "invalidated": {"1": 2}, "kind": "lost"}
     assert failover.rule == "fixed-delay, failed region with its lost inputs, unfinished and invalidated consumers"
@@ -84,6 +87,7 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
     ]
     over = explain([waiting, JobStatusRecord(at=105.0, status="FAILED")])
     assert f"{told[0]} Not decided by then: [1], which never was." in over
+    assert slots in explain([slot, JobStatusRecord(at=105.0, status="FAILED")])
     assert rescale.steps == {"wait": 4.0, "commit barrier": 0.5} and rescale.trigger_kind == "CHECKPOINT"
     assert restart.inputs == {"counted": False} and another.inputs == {"charged": False}
     (first,) = [one for one in read(OLD / "format_1_job.jsonl") if getattr(one, "what", "") == "failover"]

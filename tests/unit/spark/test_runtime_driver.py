@@ -21,7 +21,7 @@ from firesteel.scheduler.kernel.commands import (
     SetTimer,
     VerifyPartitions,
 )
-from firesteel.scheduler.kernel.waits import ForRequest
+from firesteel.scheduler.kernel.waits import ForRestart
 from firesteel.spark.driver.batch import Batch, BatchEnded
 from firesteel.spark.driver.loop import MANY_OPEN
 from firesteel.spark.placement import pools
@@ -303,11 +303,12 @@ def test_a_job_without_news_says_what_it_waits_for_ever_more_rarely(monkeypatch)
 
     loop = Loop(answer, record=said.append)
     assert loop.driver.waiting_for() == ["The job waits for its start."]
-    loop.scheduler.waiting_for = lambda: [ForRequest("rain", "It waits for rain.")]
+    loop.scheduler.waiting_for = lambda: [ForRestart(2)]
+    told = "Waiting for the delay of a restart: 2 subtasks."
     loop.run()
-    assert {(d.what, d.reason) for d in said} == {("waiting", "It waits for rain.")}
+    assert {(d.what, d.reason) for d in said} == {("waiting", told)}
     assert len(said) <= 3, "0.05, 0.15 and at most 0.35 s"
-    assert seen == [["It waits for rain."]], "others see the snapshot that the job's thread has taken"
+    assert seen == [[told]], "others see the snapshot that the job's thread has taken"
     assert loop.driver.waiting_for() == [], "the job has ended"
 
 

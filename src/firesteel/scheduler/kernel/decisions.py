@@ -6,6 +6,8 @@ from enum import Enum
 
 import msgspec
 
+from firesteel.scheduler.kernel.waits import ForRoom, ForWorker
+
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pass
@@ -93,6 +95,15 @@ class KeptSubtasks(Facts, frozen=True):
     subtasks: int
 
 
+class GoesOn(Facts, frozen=True):
+    """A request for slots of ``group``, after so many ``seconds``."""
+
+    group: str
+    seconds: float
+    others: bool
+    """It waited for slots of other jobs; else for a worker."""
+
+
 class Told(Facts, frozen=True):
     """Up to format 2.6: the sentence, ``before`` and ``after`` the name of the step."""
 
@@ -100,4 +111,16 @@ class Told(Facts, frozen=True):
     after: str
 
 
-AnyFacts = MetRetiredWorker | Failed | Slow | Won | RejectedOften | OnBlockedNode | KeptSubtasks | Told
+AnyFacts = (
+    MetRetiredWorker
+    | Failed
+    | Slow
+    | Won
+    | RejectedOften
+    | OnBlockedNode
+    | KeptSubtasks
+    | GoesOn
+    | ForWorker
+    | ForRoom
+    | Told
+)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, is_ascending, numbers_of
 from firesteel.scheduler.kernel.commands import Command, DiscardExecutions, Record
-from firesteel.scheduler.kernel.decisions import Facts
 from firesteel.scheduler.kernel.events import Event
 from firesteel.scheduler.kernel.records import Decision, JournalRecord, OutputGone, StateChange
 from firesteel.scheduler.kernel.states import ExecutionState
@@ -92,7 +91,7 @@ class Recorder:
 
     def decision(self, what: str, *, vertex: int | None = None, name: str = "", **fields: Any) -> None:
         """``fields``: inputs, rule, bounds, result, reason, as in :class:`records.Decision`. Inputs that are facts give the reason (``report.decisions``)."""
-        if isinstance(fields.get("inputs"), Facts):
+        if isinstance(fields.get("inputs"), msgspec.Struct):
             fields["inputs"] = msgspec.to_builtins(fields["inputs"])
         self.record(Decision(at=self.at, event=self.event, what=what, vertex=vertex, name=name, **fields))
         self.tell(f"{what}: {fields.get('reason', fields.get('result'))}", vertex)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
+from firesteel.options import FRAMEWORK_MEMORY
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 MOST_NAMED = 5
-"""Subtasks, and attempts, that a wait names."""
+"""Subtasks, attempts, and steps, that a wait names."""
 
 
 class Subtasks(msgspec.Struct, frozen=True):
@@ -78,10 +81,81 @@ class ForMerging(Wait, frozen=True):
 
 
 class ForRequest(Wait, frozen=True):
-    """Slots of a group's own resources."""
+    """Slots of a group's own resources. ``who``, ``asked`` and ``there`` are parts of sentences."""
 
     group: str
-    text: str
+    steps: tuple[str, ...]
+    """The first of ``num_steps``."""
+    num_steps: int
+    needs: tuple[tuple[ResourceProfile, int], ...]
+    """How many slots of each are needed at once."""
+
+    @property
+    def who(self) -> str:
+        named = ", ".join(f"'{step}'" for step in self.steps)
+        more = self.num_steps - len(self.steps)
+        steps = f"step{'s' if self.num_steps > 1 else ''} {named}{f' and {more} more' if more else ''}"
+        return f"group '{self.group}' ({steps})"
+
+    @property
+    def asked(self) -> str:
+        each = [
+            f"{f'{n} times ' if n > 1 else ''}{need if need.is_specified else 'any size'}" for need, n in self.needs
+        ]
+        return " and ".join(each) + (" at once" if self.is_region else "")
+
+    @property
+    def is_region(self) -> bool:
+        return sum(count for _, count in self.needs) > 1
+
+
+class ForWorker(ForRequest, frozen=True):
+    """None that is there could hold them."""
+
+    workers: int
+    are_made: bool
+    """Each worker is an executor that Spark made for one need."""
+    largest: WorkerResources | None
+    """The worker that lacks least."""
+    framework: int
+    """Bytes that each slot takes in addition to its need."""
+    seconds: float
+    """Until the job gives up."""
+
+    @property
+    def none(self) -> str:
+        """To be followed by what is asked for."""
+        if self.are_made:
+            return "no executor for"
+        return "no room, even if nothing ran, for" if self.is_region else "no worker that could hold"
+
+    @property
+    def there(self) -> str:
+        if self.are_made and self.workers:
+            return f"there {'is' if self.workers == 1 else 'are'} {plural(self.workers, 'executor')}, of other profiles"
+        if self.are_made or self.largest is None:
+            return "none is there" if self.are_made else "no worker is there"
+        lacks = "".join(f" and no {name}" for name in self.lacks)
+        each = format_bytes(self.framework)
+        framework = f", and each slot takes {each} more for its Python worker ({FRAMEWORK_MEMORY.key})"
+        return f"the largest worker has {self.largest}{lacks}{framework if self.framework else ''}"
+
+    @property
+    def lacks(self) -> list[str]:
+        """External resources of which the largest worker has none at all."""
+        external = dict.fromkeys(name for need, _ in self.needs for name, _ in need.external)
+        return [name for name in external if self.largest is not None and not self.largest.external.get(name)]
+
+
+class ForRoom(ForRequest, frozen=True):
+    """``able`` workers could hold some of them if they were empty. ``blocked`` of these are on blocked nodes."""
+
+    missing: int
+    """Slots, or regions of several slots."""
+    able: int
+    blocked: int
+    held: tuple[tuple[str, WorkerResources], ...]
+    """Of these workers, by each other job that holds something."""
 
 
 class VertexWait(Wait, frozen=True):

@@ -11,13 +11,14 @@ after what is slow there. So no mirror's request fails a job: a worker that coul
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.arrays import Ints, select
-from firesteel.options import FRAMEWORK_MEMORY, SLOT_REQUEST_TIMEOUT
+from firesteel.options import SLOT_REQUEST_TIMEOUT
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import GoesOn
 from firesteel.scheduler.kernel.events import (
     Event,
     ExecutionsDeploying,
@@ -26,7 +27,7 @@ from firesteel.scheduler.kernel.events import (
     FailureKind,
     WorkersOccupied,
 )
-from firesteel.scheduler.kernel.waits import ForRequest, Wait
+from firesteel.scheduler.kernel.waits import MOST_NAMED, ForRoom, ForWorker, Wait
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.network_memory import NetworkMemory
 from firesteel.scheduler.slots.pool import OpenRequest, SlotPool
@@ -37,7 +38,6 @@ from firesteel.scheduler.topology.executions import Rows
 SETTLE_SECONDS = 1.0
 """Workers that come while the job runs are told of one by one: who is there is known so long after the last."""
 _PREFIX = "slot-request-"
-_MOST_NAMED = 5
 _OTHER_JOBS = "slots of other jobs"
 
 
@@ -83,7 +83,9 @@ class SlotRequests(Policy):
         self._looked = look
         for request in self._pool.group_requests():
             if self._can_never_be(request):
-                self._fail(request, "never fulfillable", self._never(request), self._remedy(request))
+                wait = self._for_worker(request)
+                message = f"No worker can ever hold what {wait.who} asks for ({wait.asked}): {wait.there}."
+                self._fail(request, "never fulfillable", message, _remedy(wait))
                 return
 
     def act(self) -> None:
@@ -105,21 +107,19 @@ class SlotRequests(Policy):
     def _timed_out(self, wait: _Wait) -> None:
         """A wait that is over by now changes nothing."""
         if self._waits.get(wait.request) is wait:
+            told = self._for_worker(wait.request)
+            asked = f"what {told.who} asks for ({told.asked})"
+            message = f"In {format_seconds(self._timeout)} there was {told.none} {asked}: {told.there}."
             hint = f"Start larger workers, ask for less, or raise {SLOT_REQUEST_TIMEOUT.key}."
-            self._fail(wait.request, SLOT_REQUEST_TIMEOUT.key, self._too_long(wait.request), hint)
+            self._fail(wait.request, SLOT_REQUEST_TIMEOUT.key, message, hint)
 
     def waiting_for(self) -> list[Wait]:
         pool, waits = self._pool, list[Wait]()
         for request in pool.open_requests():
-            wait = self._waits.get(request)
-            if wait is not None:
-                left = max(0.0, wait.since + self._timeout - self._recorder.at)
-                gives_up = f"The job gives up in {format_seconds(left)} ({SLOT_REQUEST_TIMEOUT.key})."
-                waits.append(
-                    ForRequest(pool.groups[request.group], f"{_sentence(self._waits_for(request))}. {gives_up}")
-                )
+            if request in self._waits:
+                waits.append(self._for_worker(request))
             elif pool.admits and pool.unmet.get(request):  # else it has its slots, and starts
-                waits.append(ForRequest(pool.groups[request.group], self._busy(request)))
+                waits.append(self._for_room(request))
         return waits
 
     # --- what can be -------------------------------------------------------------------------------------------
@@ -149,19 +149,16 @@ class SlotRequests(Policy):
         self._num_waits += 1
         wait = self._waits[request] = _Wait(request, self._recorder.at)
         self._timers.set(f"{_PREFIX}{self._num_waits}", wait.since + self._timeout, lambda: self._timed_out(wait))
-        left = f"it gives up in {format_seconds(self._timeout)} unless one comes"
-        self._decide(request, SLOT_REQUEST_TIMEOUT.key, "waits", f"{self._waits_for(request)}; {left}")
+        self._decide(request, SLOT_REQUEST_TIMEOUT.key, "waits", self._for_worker(request))
 
     def _goes_on(self, request: OpenRequest) -> None:
         wait = self._waits.pop(request, None)
         if wait is not None:
-            waited = format_seconds(self._recorder.at - wait.since)
-            reason = f"{self._who(request)} waits no more, after {waited}: there is a worker that can hold a slot"
-            self._decide(request, SLOT_REQUEST_TIMEOUT.key, "goes on", reason)
+            self._decide(request, SLOT_REQUEST_TIMEOUT.key, "goes on", self._waited(request, wait.since, others=False))
 
     def _fail(self, request: OpenRequest, rule: str, message: str, hint: str) -> None:
         self._waits.clear()
-        self._decide(request, rule, "fails", message)
+        self._decide(request, rule, "fails", {"group": self._pool.groups[request.group]}, reason=message)
         self._job.fail(FailureCause(FailureKind.FATAL, message, hint=hint), request.vertex)
 
     def _tell_who_admits(self) -> None:
@@ -198,125 +195,69 @@ class SlotRequests(Policy):
         """Once for a request, and once it has all its slots."""
         unmet = self._pool.unmet
         for request in [request for request in self._behind if request not in unmet]:
-            waited = format_seconds(self._recorder.at - self._behind.pop(request))
-            reason = f"{self._who(request)} has all its slots, {waited} after other jobs held some of what it asked for"
-            self._decide(request, _OTHER_JOBS, "goes on", reason)
+            since = self._behind.pop(request)
+            self._decide(request, _OTHER_JOBS, "goes on", self._waited(request, since, others=True))
         for request in unmet:
-            held = self._held_by_others(request) if request not in self._behind else ""
-            if held:
+            if request not in self._behind and self._held_by_others(request):
                 self._behind[request] = self._recorder.at
-                self._decide(request, _OTHER_JOBS, "waits", f"{self._wanted(request)}: {held}")
+                self._decide(request, _OTHER_JOBS, "waits", self._for_room(request))
 
-    def _held_by_others(self, request: OpenRequest) -> str:
-        """Empty: other jobs hold nothing of the workers that could serve it."""
+    def _held_by_others(self, request: OpenRequest) -> tuple[tuple[str, WorkerResources], ...]:
+        """Returns what each other job holds of the workers that could serve it."""
         pool = self._pool
         found = pool.session.held_by_others(pool.able_when_empty(request, pool.usable))
-        return "; ".join(f"job '{name}' holds {pool.workers.dimensions.told(held)}" for name, held in found)
+        return tuple((name, pool.workers.dimensions.told(held)) for name, held in found)
 
-    # --- in words ----------------------------------------------------------------------------------------------
+    # --- as facts ----------------------------------------------------------------------------------------------
 
-    def _never(self, request: OpenRequest) -> str:
-        return f"No worker can ever hold what {self._who(request)} asks for ({self._asked(request)}): {self._there(request)}."
-
-    def _remedy(self, request: OpenRequest) -> str:
-        lacks = self._lacks(request, self._pool.workers.nearest([profile for profile, _ in request.slots]))
-        if not lacks:
-            larger = " (spark.executor.memoryOverhead)" if self._pool.mode.framework else ""
-            return f"Ask for less, or start larger workers{larger}."
-        settings = ", ".join(f"spark.executor.resource.{name}.amount" for name in lacks)
-        return (
-            f"Start workers that offer {' and '.join(lacks)}: Spark has settings for it ({settings}; with a local master, "
-            f"{settings.replace('executor', 'driver')})."
+    def _for_worker(self, request: OpenRequest) -> ForWorker:
+        pool = self._pool
+        largest = pool.workers.nearest([profile for profile, _ in request.slots])
+        wait = self._waits.get(request)
+        return ForWorker(
+            *self._asked(request),
+            workers=int(pool.workers.alive.sum()),
+            are_made=pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES,
+            largest=None if largest is None else replace(largest, addresses={}),
+            framework=pool.mode.framework,
+            seconds=0.0 if wait is None else max(0.0, wait.since + self._timeout - self._recorder.at),
         )
 
-    def _too_long(self, request: OpenRequest) -> str:
-        waited = format_seconds(self._timeout)
-        asked = f"what {self._who(request)} asks for ({self._asked(request)})"
-        return f"In {waited} there was {self._nobody(request)} {asked}: {self._there(request)}."
-
-    def _waits_for(self, request: OpenRequest) -> str:
-        return f"{self._who(request)} waits: there is {self._nobody(request)} {self._asked(request)} ({self._there(request)})"
-
-    def _busy(self, request: OpenRequest) -> str:
+    def _for_room(self, request: OpenRequest) -> ForRoom:
         pool = self._pool
         able = pool.able_when_empty(request, pool.workers.alive)
-        count, blocked = int(able.sum()), int((able & ~pool.usable).sum())
-        who = "1 worker could hold one, but it" if count == 1 else f"{count} workers could hold some, but they"
-        if blocked == count:
-            why = "is on a blocked node" if count == 1 else "are on blocked nodes"
-        else:
-            why = "has no room now" if count == 1 else "have no room now"
-        held = self._held_by_others(request)
-        return _sentence(f"{self._wanted(request)}: {who} {why}{f', and there {held}' if held else ''}.")
+        return ForRoom(
+            *self._asked(request),
+            missing=pool.unmet.get(request, 0),
+            able=int(able.sum()),
+            blocked=int((able & ~pool.usable).sum()),
+            held=self._held_by_others(request),
+        )
 
-    def _wanted(self, request: OpenRequest) -> str:
-        slots = plural(self._pool.unmet.get(request, 0), "region" if request.is_region else "slot")
-        return f"{self._who(request)} waits for {slots} of {self._asked(request)}"
-
-    def _who(self, request: OpenRequest) -> str:
+    def _asked(self, request: OpenRequest) -> tuple[str, tuple[str, ...], int, tuple[tuple[ResourceProfile, int], ...]]:
+        """The fields of :class:`ForRequest`."""
         steps = self._pool.steps_of(request.group)
-        named = ", ".join(f"'{step}'" for step in steps[:_MOST_NAMED])
-        more = f" and {len(steps) - _MOST_NAMED} more" if len(steps) > _MOST_NAMED else ""
-        return f"group '{self._pool.groups[request.group]}' (step{'s' if len(steps) > 1 else ''} {named}{more})"
+        return self._pool.groups[request.group], tuple(steps[:MOST_NAMED]), len(steps), request.slots
 
-    def _asked(self, request: OpenRequest) -> str:
-        told = [f"{f'{count} times ' if count > 1 else ''}{_named(profile)}" for profile, count in request.slots]
-        return " and ".join(told) + (" at once" if len(told) > 1 or request.slots[0][1] > 1 else "")
+    def _waited(self, request: OpenRequest, since: float, *, others: bool) -> GoesOn:
+        return GoesOn(group=self._pool.groups[request.group], seconds=self._recorder.at - since, others=others)
 
-    def _nobody(self, request: OpenRequest) -> str:
-        """To be followed by what."""
-        if self._pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            return "no executor for"
-        return "no room, even if nothing ran, for" if request.is_region else "no worker that could hold"
-
-    def _there(self, request: OpenRequest) -> str:
-        pool = self._pool
-        if pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            others = int(pool.workers.alive.sum())
-            return (
-                f"there {'is' if others == 1 else 'are'} {plural(others, 'executor')}, of other profiles"
-                if others
-                else "none is there"
-            )
-        largest = pool.workers.nearest([profile for profile, _ in request.slots])
-        if largest is None:
-            return "no worker is there"
-        lacks = "".join(f" and no {name}" for name in self._lacks(request, largest))
-        each = pool.mode.framework
-        framework = f", and each slot takes {format_bytes(each)} more for its Python worker ({FRAMEWORK_MEMORY.key})"
-        return f"the largest worker has {largest}{lacks}{framework if each else ''}"
-
-    @staticmethod
-    def _lacks(request: OpenRequest, worker: WorkerResources | None) -> list[str]:
-        """External resources of which the worker has none at all."""
-        external = dict.fromkeys(name for profile, _ in request.slots for name, _ in profile.external)
-        return [] if worker is None else [name for name in external if not worker.external.get(name)]
-
-    def _decide(self, request: OpenRequest, rule: str, result: str, reason: str) -> None:
-        pool = self._pool
-        largest = pool.workers.nearest([profile for profile, _ in request.slots])
+    def _decide(self, request: OpenRequest, rule: str, result: str, inputs: Any, **reason: str) -> None:
+        name = self._pool.steps_of(request.group)[0]
         self._recorder.decision(
-            "slot request",
-            vertex=request.vertex,
-            name=pool.steps_of(request.group)[0],
-            inputs={
-                "group": pool.groups[request.group],
-                "asked": self._asked(request),
-                "workers": int(pool.workers.alive.sum()),
-                "largest": "" if largest is None else str(largest),
-            },
-            rule=rule,
-            result=result,
-            reason=reason,
+            "slot request", vertex=request.vertex, name=name, inputs=inputs, rule=rule, result=result, **reason
         )
 
 
-def _named(profile: ResourceProfile) -> str:
-    return str(profile) if profile.is_specified else "any size"
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _remedy(wait: ForWorker) -> str:
+    if not wait.lacks:
+        larger = " (spark.executor.memoryOverhead)" if wait.framework else ""
+        return f"Ask for less, or start larger workers{larger}."
+    settings = ", ".join(f"spark.executor.resource.{name}.amount" for name in wait.lacks)
+    return (
+        f"Start workers that offer {' and '.join(wait.lacks)}: Spark has settings for it ({settings}; with a local master, "
+        f"{settings.replace('executor', 'driver')})."
+    )
 
 
 class FineGrainedResources(Policy):

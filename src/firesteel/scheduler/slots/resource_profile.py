@@ -99,12 +99,12 @@ class WorkerResources:
 
     cpu_cores: float
     memory: int
-    external: Mapping[str, float] = field(default_factory=dict)
+    external: Mapping[str, float] = field(default_factory=dict, hash=False)
     task_heap_memory: int | None = None
     task_off_heap_memory: int | None = None
     managed_memory: int | None = None
     network_memory: int | None = None
-    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     """Of external resources that the slot pool hands out; none: Spark does it."""
 
     def __str__(self) -> str:
