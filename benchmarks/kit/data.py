@@ -52,7 +52,9 @@ def tpch_heavy(scale: float) -> Path:
 
         plain = tpch(scale)
         with duckdb.connect() as con:
-            part, supplier = con.sql(f"SELECT ps_partkey, ps_suppkey FROM '{plain}/partsupp.parquet' LIMIT 1").fetchall()[0]
+            part, supplier = con.sql(
+                f"SELECT ps_partkey, ps_suppkey FROM '{plain}/partsupp.parquet' LIMIT 1"
+            ).fetchall()[0]
             of_order, of_line = "hash(o_orderkey) % 10 < 6", "hash(l_orderkey, l_linenumber) % 10 < 6"
             for name, which, keys in (
                 ("orders", of_order, {"o_custkey": 7}),

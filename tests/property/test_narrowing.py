@@ -109,6 +109,38 @@ def test_a_query_that_reads_the_files_itself_gives_every_row_that_matches(tmp_pa
         assert len(got) == len(matching(got, keys)), "rows without a match are left out"
 
 
+@pytest.mark.parametrize(
+    "kind, with_statistics",
+    [(pa.int64(), True), (pa.int64(), False), (pa.int8(), True), (pa.int32(), True), (pa.date32(), True)],
+    ids=str,
+)
+def test_row_groups_are_left_out_at_the_ends_of_types(tmp_path, kind, with_statistics):
+    """Of each value a row group: the least, 0, nothing but nulls, the greatest."""
+    whole = pa.int32() if kind == pa.date32() else kind
+    about = np.iinfo(whole.to_pandas_dtype())
+    least, most = (-719162, 2932896) if kind == pa.date32() else (about.min, about.max)  # the years 1 and 9999
+    rows = pa.array([least, least, 0, 0, None, None, most, most], whole).cast(kind)
+    table = pa.table({"a": rows, "row": np.arange(8)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2, write_statistics=with_statistics)
+    source = ParquetSource(str(tmp_path / "a.parquet"))
+    query = SqlFragment("rows", "SELECT * FROM input", source.schema, source.schema)
+    for key, groups in ((most, [6, 7]), (least, [0, 1])):
+        keys = pa.table({"k": pa.array([key], whole).cast(kind)})
+        found = narrowed(source, source.list_splits(1), [Keys(FILTER, keys, False)], 1, takes_keys=True)
+        files = found.source.files([one.payload for one in found.source.list_splits(1)])
+        kept = {row for one in files for start, end in one.ranges or [(0, 8)] for row in range(start, end)}
+        assert kept == ({*groups, 4, 5} if with_statistics else set(range(8))), "nulls have no bounds"
+        assert sorted(row["row"] for row in rows_of_query(found, query)) == groups
+
+
+def rows_of_query(found, query: SqlFragment) -> list[dict[str, object]]:
+    ctx = context(Path())
+    operators = found.program(VertexProgram(SourceHead(found.source), (query,), ())).operators
+    files = found.source.files([split.payload for split in found.source.list_splits(1)])
+    batches = Chain((operators[0],)).apply_files(files, ctx)
+    return [row for batch in batches for row in batch.select(["row"]).to_pylist()]
+
+
 def test_a_query_is_told_of_two_sides(tmp_path):
     source = table_of(tmp_path / "a.parquet")
     query = SqlFragment("rows", "SELECT c0 FROM (SELECT * FROM input) t", source.schema, pa.schema({"a": pa.int64()}))

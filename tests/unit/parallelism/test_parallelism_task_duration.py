@@ -208,3 +208,18 @@ def test_a_job_uses_it_for_steps_alone_in_their_forward_group():
     p.run()
     rules = [d.rule for d in (*p.decisions("source parallelism"), *p.decisions("parallelism"))]
     assert rules == ["task duration", "task duration", "by-bytes", "forward group"]
+
+
+def test_of_steps_of_the_engine_those_that_hash_rows_by_keys_get_less_to_do():
+    builder = GraphBuilder()
+    source = builder.source([4 * MIB] * 128)
+    builder.step((source, ShipStrategy.HASH))
+    for vertex in builder.graph.vertices:
+        vertex.by_engine = True
+    scheduler = create_scheduler(builder.graph, Options(), Inputs(slots=2))
+    p = Plane(scheduler, sizes=lambda _v, _s, _d, n: np.full(n, 256 * MIB // n, np.int64)).start()
+    p.run()
+    assert [d.result for d in p.decisions("source parallelism")] == [2], "512 MiB at 1 GiB/s take 0.5 s"
+    assert [d.result["parallelism"] for d in p.decisions("parallelism")] == [10], (
+        "they take 3.5 s: what the volume asks for, in falling waves"
+    )

@@ -5,13 +5,14 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import accumulate
 from operator import and_
@@ -92,7 +93,7 @@ class Footer:
     times: Times
     spans: Mapping[str, tuple[int, int]]
     """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
-    bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = dataclasses.field(default_factory=dict)
     """The same of all row groups, of columns of dates as well, in days. Read for the columns that are asked for."""
 
 
@@ -574,7 +575,7 @@ class _FooterReader:
             return {name: _bounds(metadata, *columns.numbers[name]) for name in known}
 
     @contextmanager
-    def _opened(self, found: InputFiles, file: InputFile) -> Iterator[tuple[Any, _Columns]]:
+    def _opened(self, found: InputFiles, file: InputFile) -> Generator[tuple[Any, _Columns]]:
         """The file's metadata. Raises UsageError for one that is damaged, gone or another one."""
         label = found.label(file.path)
         try:

@@ -45,6 +45,8 @@ class StepCost:
 
 ENGINE_COST = StepCost(1 / (1 << 30), 0)
 """The cost of an unmeasured step that the engine alone computes: that of a scan with a filter and a sum on one core (docs/benchmarks.md)."""
+HASHING_COST = StepCost(7 / (1 << 30), 0)
+"""The same of rows that come by their keys, to be hashed (docs/benchmarks.md)."""
 
 
 class Outcome(NamedTuple):

@@ -21,7 +21,7 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.steps.costs import ENGINE_COST, StepCost
+from firesteel.model.steps.costs import ENGINE_COST, HASHING_COST, StepCost
 from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
@@ -102,7 +102,10 @@ class Parallelisms:
         """None also where others of its forward group, of other costs, get the same parallelism."""
         if len(self._members[self._of[vertex.id]]) > 1:
             return None
-        return self._costs.of(vertex.step) or (ENGINE_COST if vertex.by_engine else None)
+        known = self._costs.of(vertex.step)
+        if known is not None or not vertex.by_engine:
+            return known
+        return HASHING_COST if vertex.source is None else ENGINE_COST
 
     def _fewest_slots(self, vertex: int) -> SlotBound | None:
         """Of the members of the vertex' forward group, which share one parallelism."""
