@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import is_
@@ -67,30 +66,6 @@ def walk(node: Expr) -> list[Expr]:
         found.append(one)
         stack.extend(reversed(one.nodes()))
     return found
-
-
-_FUNCTIONS = {
-    "ApproximatePercentile": "percentile_approx",
-    "Average": "avg",
-    "HyperLogLogPlusPlus": "approx_count_distinct",
-    "JsonToStructs": "from_json",
-    "MonotonicallyIncreasingID": "monotonically_increasing_id",
-    "Murmur3Hash": "hash",
-    "Pow": "power",
-    "Rand": "rand",
-    "SoundEx": "soundex",
-    "StringToMap": "str_to_map",
-    "XxHash64": "xxhash64",
-}
-"""Names that are not those of the class."""
-
-
-def said_function(node: Expr) -> str:
-    """What users call the function of an expression or an aggregate."""
-    cls = node["aggregateFunction"].cls if node.cls == "AggregateExpression" else node.cls
-    if cls in ("Invoke", "StaticInvoke") and isinstance(node.get("functionName"), str):
-        return f"the function {node['functionName']} of Spark's own Java"
-    return f"the function {_FUNCTIONS.get(cls) or re.sub(r'(?<=[a-z0-9])(?=[A-Z])', '_', cls).lower()}"
 
 
 def eval_mode(node: Expr) -> str:

@@ -9,6 +9,7 @@ a call of other functions, or with the name of a rule of ``analysis``.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -286,6 +287,30 @@ FUNCTIONS: dict[str, Function] = {
     name: function for line in _LINES.strip().splitlines() for name, function in _read(line)
 }
 """By name, those that are written as operators among them."""
+
+
+_NAMES = {
+    **{one.cls or one.rule: name for name, one in reversed(FUNCTIONS.items()) if one.cls or one.rule[:1].isupper()},
+    "ApproximatePercentile": "percentile_approx",
+    "Average": "avg",
+    "HyperLogLogPlusPlus": "approx_count_distinct",
+    "JsonToStructs": "from_json",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id",
+    "Murmur3Hash": "hash",
+    "Pow": "power",
+    "Rand": "rand",
+    "XxHash64": "xxhash64",
+}
+"""What users call a class. Others have the name of their class."""
+
+
+def said_function(node: Expr) -> str:
+    """What users call the function of an expression or an aggregate."""
+    cls = node["aggregateFunction"].cls if node.cls == "AggregateExpression" else node.cls
+    if cls in ("Invoke", "StaticInvoke") and isinstance(node.get("functionName"), str):
+        return f"the function {node['functionName']} of Spark's own Java"
+    name = _NAMES.get(cls) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls).lower()
+    return f"the {'function' if name.isidentifier() else 'operator'} {name}"
 
 
 def _rounded(kind: Any, places: Any) -> Any:

@@ -25,6 +25,7 @@ from firesteel.plan.relation import (
     Window,
 )
 from firesteel.plan.types import FLOATS, arrow_type, carried, checked, engine_type, fields_of
+from firesteel.render.expressions.statistics import LISTS, UNORDERED
 from firesteel.sql.plans.catalyst import Operator
 
 if TYPE_CHECKING:
@@ -87,7 +88,40 @@ def unchanged(reader: Reader, node: Operator) -> Relation:
 
 
 def project(reader: Reader, node: Operator) -> Relation:
-    return projected(reader, reader.relation(node["child"]), node["projectList"])
+    return projected(reader, reader.relation(_unordered(node["child"], node["projectList"])), node["projectList"])
+
+
+_BETWEEN = {"Filter": ("condition",), "Window": ("windowExpressions", "partitionSpec", "orderSpec")}
+"""Operators between a projection and a window, with the fields that read columns."""
+
+
+def _unordered(node: Operator, readers: list[Expr]) -> Operator:
+    """The operator, in which lists of windows are marked if no order of theirs shows in ``readers``, all that reads the rows."""
+    if node.cls not in _BETWEEN:
+        return node
+    read = [
+        one for field in _BETWEEN[node.cls] for one in (node[field] if isinstance(node[field], list) else [node[field]])
+    ]
+    fields = {**node.fields, "child": _unordered(node["child"], [*readers, *read])}
+    if node.cls == "Window":
+        shown = set[str]().union(*map(_ordered, readers))
+        fields["windowExpressions"] = [
+            one if one.id in shown else replaced(one, _marked) for one in node["windowExpressions"]
+        ]
+    return replace(node, fields=fields)
+
+
+def _ordered(node: Expr) -> set[str]:
+    """The columns that are read by more than a function of a list in which its order does not show."""
+    if node.cls == "AttributeReference":
+        return {node.id}
+    inside = node[UNORDERED[node.cls]] if node.cls in UNORDERED else None
+    nodes = (one for one in node.nodes() if one is not inside or one.cls != "AttributeReference")
+    return set[str]().union(*map(_ordered, nodes))
+
+
+def _marked(node: Expr) -> Expr | None:
+    return replace(node, fields={**node.fields, "unordered": True}) if node.cls in LISTS else None
 
 
 def projected(reader: Reader, rows: Relation, items: list[Expr]) -> Relation:

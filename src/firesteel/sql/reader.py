@@ -14,7 +14,8 @@ from firesteel.compile.stream_graph import DataFrameStep, StreamEdge, StreamNode
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
-from firesteel.plan.expr import Expr, Unsupported, column, replaced, said_function, walk
+from firesteel.plan.expr import Expr, Unsupported, column, replaced, walk
+from firesteel.plan.functions import said_function
 from firesteel.plan.relation import BySpark, Columns, Project, Relation, Shared
 from firesteel.plan.types import carried
 from firesteel.render.expressions.near import is_near

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from firesteel.plan.expr import Expr, Unsupported, eval_mode, said_function
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, engine_type, fields_of, grouped, said
 from firesteel.render.expressions import statistics
 from firesteel.render.expressions.arithmetic import decimal_quotient
@@ -64,10 +65,10 @@ def parts_of(node: Expr, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
     return None if partial is None else Parts(*partial)
 
 
-def collected(node: Expr, x: Expressions) -> tuple[str, Parts]:
-    """A list in which the order of the rows does not show, of whole groups and in parts; see ``statistics.unordered_list``."""
+def collected(node: Expr, x: Expressions, over: str = "") -> tuple[str, Parts]:
+    """A list in which the order of the rows does not show, of whole groups (``over``: of a window) and in parts; see ``statistics.unordered_list``."""
     function = _checked(node)
-    column, final = statistics.collected(function, x, _where(node, x), node["isDistinct"])
+    column, final = statistics.collected(function, x, _where(node, x), node["isDistinct"], over)
     return column, Parts(((column, function.type),), final)
 
 
@@ -80,11 +81,11 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
         return f"count({distinct}{_counted(function, x, bool(distinct))}){tail}"
     if function.cls in ("Max", "Min"):
         if fields_of(function.type) and over:
-            raise Unsupported(f"{function.cls} of structs in a window is not taken over")
+            raise Unsupported(f"{said_function(function)} of structs in a window is not taken over")
         return extreme(function, x.text(function["child"]), where, over)
     if function.cls in _SPREADS:
         if _plain(function).type != "double" or distinct:
-            raise Unsupported(f"{function.cls} of {said(_plain(function).type)} is not taken over")
+            raise Unsupported(f"{said_function(function)} of {said(_plain(function).type)} is not taken over")
         text, name = x.text(_plain(function)), _SPREADS[function.cls]
         spread = f"{name}({text}){tail}"
         return f"({spread} + {statistics.spread_of_one(text, tail)})" if name.endswith("_pop") else spread
@@ -96,7 +97,8 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
         text = None if distinct else statistics.whole_of(function, x, where, over)
         if text is not None:
             return text
-        raise Unsupported(f"{said_function(function)} is not taken over")
+        shown = " where its order shows: sort_array() of it is" if function.cls in statistics.LISTS else ""
+        raise Unsupported(f"{said_function(function)} is not taken over{shown}")
     text, kind, digits = _summed(function, x)
     total = f"sum({distinct}{text}){tail}"
     if _is_judged(function):
@@ -206,7 +208,7 @@ def _summed(function: Expr, x: Expressions) -> tuple[str, str, int | None]:
         return (text, "long", None) if function.cls == "Sum" else (f"CAST({text} AS DOUBLE)", "double", None)
     if kind in FLOATS:
         return f"CAST({text} AS DOUBLE)", "double", None
-    raise Unsupported(f"{function.cls} of {said(kind)} is not taken over")
+    raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
 
 
 def _sum(text: str, kind: str, where: str) -> str:

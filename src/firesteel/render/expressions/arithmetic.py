@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
 from firesteel.render.expressions.texts import (
     constant,
@@ -33,7 +34,7 @@ def kinds(n: Expr) -> tuple[str, Expr, Expr]:
     a, b = n["left"], n["right"]
     both_decimal = decimal_of(a.type) and decimal_of(b.type)
     if a.type != b.type and not both_decimal:
-        raise Unsupported(f"{n.cls} of {said(a.type)} and {said(b.type)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(a.type)} and {said(b.type)} is not taken over")
     return a.type, a, b
 
 
@@ -45,14 +46,14 @@ def _sum(sign: str, x: Expressions, n: Expr) -> str:
         return _decimal_sum(x, n, sign)
     if kind in INTEGERS or is_days(kind) or is_months(kind):
         return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
-    raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+    raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
 
 
 def _decimal_sum(x: Expressions, n: Expr, sign: str) -> str:
     """Both operands in the result's scale first; where this would lose digits Spark adds."""
     (_, s1), (_, s2), (_, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
     if s < max(s1, s2):
-        raise Unsupported(f"{n.cls} of decimals whose result loses digits is not taken over")
+        raise Unsupported(f"{said_function(n)} of decimals whose result loses digits is not taken over")
     kind = engine_type(n.type)
     return f"CAST(CAST({x.text(n['left'])} AS {kind}) {sign} CAST({x.text(n['right'])} AS {kind}) AS {kind})"
 
@@ -145,7 +146,7 @@ def _positive_remainder(x: Expressions, n: Expr) -> str:
     """With the sign of the divisor, where that is positive."""
     kind = n["left"].type
     if kind not in INTEGERS and kind != "double":
-        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
     by = x.text(n["right"])
     return once(
         by, lambda b: once(_remainder(x, n), lambda r: f"(CASE WHEN {r} < 0 THEN ({r} + {b}) % {b} ELSE {r} END)")
@@ -202,7 +203,7 @@ _SIZES = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 def _bits(text: str, x: Expressions, n: Expr) -> str:
     kind, a, b = kinds(n)
     if kind not in INTEGERS:
-        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
     return text.format(x.text(a), x.text(b))
 
 
@@ -240,7 +241,7 @@ def _whole(function: str, x: Expressions, n: Expr) -> str:
     if kind == "long":  # the engine would take its double
         return x.text(n["child"])
     if kind != "double" and not decimal_of(kind):
-        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
     return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
 
 
@@ -256,7 +257,7 @@ def _rounded(quotient: str, x: Expressions, n: Expr) -> str:
     if found and result and result[1] == max(min(to, found[1]), 0):
         digits = _of_digits(unscaled(text, found[1]), found[1], to, quotient, "HUGEINT")
         return scaled(digits, *result)
-    raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+    raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
 
 
 def _of_digits(digits: str, scale: int, to: int, quotient: str, kind: str) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import is_text, said
 from firesteel.render.expressions import json
 from firesteel.render.expressions.texts import constant, left_to_spark, once
@@ -41,7 +42,7 @@ def _unbase64(x: Expressions, n: Expr) -> str:
 def _hash(function: str, x: Expressions, n: Expr) -> str:
     """The hexadecimal digits."""
     if n["child"].type != "binary":
-        raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(n['child'].type)} is not taken over")
     return f"{function}({x.text(n['child'])})"
 
 

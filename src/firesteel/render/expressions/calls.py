@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.plan.expr import Expr, Unsupported, said_function
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.render.expressions import json
 from firesteel.render.expressions.strings import strings
 from firesteel.render.expressions.texts import constant, left_to_spark, literal, once

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, conjuncts
+from firesteel.plan.functions import said_function
 from firesteel.plan.raising import any_raises, may_raise
 from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
 from firesteel.render.expressions.texts import literal, once, undivided
@@ -37,7 +38,7 @@ def _same_types(n: Expr, nodes: list[Expr], of: Callable[[Any], str] = checked_i
     """``of``: ``engine_type`` where values are only passed on, so that they may be nested."""
     kinds = {of(node.type) for node in nodes}
     if len(kinds) > 1:
-        raise Unsupported(f"{n.cls} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
 
 
 def _comparison(x: Expressions, n: Expr) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported, said_function
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, element_of, engine_type, is_text, said
 from firesteel.render.expressions.texts import left_to_spark, literal
 
@@ -70,7 +71,7 @@ def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | Non
 
 def _integer(x: Expressions, function: Expr) -> str:
     if function["child"].type not in INTEGERS:
-        raise Unsupported(f"{function.cls} of {said(function['child'].type)} is not taken over")
+        raise Unsupported(f"{said_function(function)} of {said(function['child'].type)} is not taken over")
     return x.text(function["child"])
 
 
@@ -161,7 +162,7 @@ def only_value(function: Expr, x: Expressions, where: str) -> tuple[str, Partial
 
 # --- lists ---------------------------------------------------------------------------------------------------------------
 
-_UNORDERED = {
+UNORDERED = {
     "SortArray": "base",
     "ArraySort": "argument",
     "Size": "child",
@@ -170,28 +171,29 @@ _UNORDERED = {
     "ArrayMax": "child",
 }
 """Functions of a list in which its order does not show, with the field that holds it."""
+LISTS = ("CollectList", "CollectSet")
 
 
 def unordered_list(node: Expr) -> Expr | None:
     """The aggregate in such a function of ``collect_list`` or ``collect_set``; None where it is something else."""
-    field = _UNORDERED.get(node.cls)
+    field = UNORDERED.get(node.cls)
     child = node[field] if field else None
     if not isinstance(child, Expr) or child.cls != "AggregateExpression":
         return None
-    return child if child["aggregateFunction"].cls in ("CollectList", "CollectSet") else None
+    return child if child["aggregateFunction"].cls in LISTS else None
 
 
-def collected(function: Expr, x: Expressions, where: str, distinct: bool) -> tuple[str, str]:
+def collected(function: Expr, x: Expressions, where: str, distinct: bool, over: str = "") -> tuple[str, str]:
     """The list of the rows' values, without nulls, and the text that makes one of many such lists."""
     child = function["child"]
     if function.get("ignoreNulls") is False:
-        raise Unsupported(f"{function.cls} with nulls is not taken over")
+        raise Unsupported(f"{said_function(function)} with nulls is not taken over")
     distinct = distinct or function.cls == "CollectSet"
     kind = checked(child.type) if distinct else carried(child.type)
     if distinct and kind in FLOATS:
-        raise Unsupported(f"{function.cls} of {said(kind)} is not taken over")
+        raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
     text = x.text(child)
-    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {and_known(text, where)})"
+    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {and_known(text, where)}) {over}"
     joined = "coalesce(flatten(list({0})), [])"
     return f"coalesce({column}, [])", f"list_distinct({joined})" if distinct else joined
 

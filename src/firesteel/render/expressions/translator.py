@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from firesteel.plan.expr import Expr, Unsupported, said_function
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import carried, checked_inside, element_of
 from firesteel.render.expressions import arithmetic, binaries, calls, casts, json, logic, near, regexes, strings
 from firesteel.render.expressions.nested import arrays, lambdas, maps

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from firesteel.plan.expr import Expr, Unsupported, said_function
+from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import INTEGERS, arrows, checked, engine_type
-from firesteel.render.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
+from firesteel.render.expressions.aggregates import collected, decimal_sum, whole, whole_sum_of_decimals
 from firesteel.render.expressions.translator import Expressions
 
 _RANKS = {
@@ -37,6 +38,8 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
+        if function["aggregateFunction"].get("unordered"):
+            return f"list_sort({collected(function, x, over_text(node, keys))[0]})"
         if function["aggregateFunction"].cls in (*_ENDS_OF_FRAMES, "CollectList"):
             return _of_order(node, x, keys)
         return whole(function, x, over_text(node, keys))
@@ -73,7 +76,7 @@ def _of_order(node: Expr, x: Expressions, keys: Keys) -> str:
     aggregate = node["windowFunction"]
     function = aggregate["aggregateFunction"]
     if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
-        raise Unsupported(f"{function.cls} of rows without an order is not taken over")
+        raise Unsupported(f"{said_function(function)} of rows without an order is not taken over")
     child, over = x.text(function["child"]), over_text(node, keys)
     if function.cls != "CollectList":
         return f"{_ENDS_OF_FRAMES[function.cls]}({child}{_inside(function)}{_nulls(function)}) {over}"
@@ -87,7 +90,7 @@ def _neighbour(node: Expr, x: Expressions, keys: Keys) -> str:
     lag = function.cls == "Lag"
     offset, other = function["inputOffset" if lag else "offset"], function["default"]
     if offset.cls != "Literal" or not isinstance(offset["value"], int):
-        raise Unsupported(f"{function.cls} of a place that is no constant is not taken over")
+        raise Unsupported(f"{said_function(function)} of a place that is no constant is not taken over")
     values = f"{x.text(function['input'])}, {offset['value']}"
     if other.cls != "Literal" or other["value"] is not None:
         values += f", CAST({x.text(other)} AS {engine_type(function['input'].type)})"

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import said
 from firesteel.render.expressions.texts import constant, left_to_spark, once
 
@@ -28,7 +29,7 @@ def _part(text: str, kind: str = "INTEGER") -> Callable[[Expressions, Expr], str
 
 def _date_add(sign: str, x: Expressions, n: Expr) -> str:
     if n["days"].type not in _DAYS:
-        raise Unsupported(f"{n.cls} of {said(n['days'].type)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(n['days'].type)} is not taken over")
     return f"({_date(x, n['startDate'])} {sign} CAST({x.text(n['days'])} AS INTEGER))"
 
 

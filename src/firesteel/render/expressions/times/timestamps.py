@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import decimal_of, said
 from firesteel.render.expressions.texts import constant, in_wider, left_to_spark, once, unscaled
 from firesteel.render.expressions.times.dates import BEGINS, begin
@@ -191,7 +192,7 @@ def _day_and_second(x: Expressions, time: Expr, zone: Zone) -> tuple[str, Callab
 
 def _of_number(factor: int, x: Expressions, n: Expr) -> str:
     if n["child"].type not in ("integer", "long", "short", "byte"):
-        raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+        raise Unsupported(f"{said_function(n)} of {said(n['child'].type)} is not taken over")
     return f"make_timestamptz(CAST({x.text(n['child'])} AS BIGINT) * {factor})"
 
 
