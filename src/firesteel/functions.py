@@ -111,6 +111,11 @@ def count_distinct(col: Any) -> AggregateCall:
 countDistinct = count_distinct  # noqa: N816
 
 
+def any_value(col: Any, ignoreNulls: bool | None = None) -> AggregateCall:  # noqa: N803
+    """The aggregate for ``agg``: one of the values, null only where there is no other."""
+    return changed(agg.any_value(col), said=("any_value({})", (col,)))
+
+
 def _lambda(function: Callable[..., Any]) -> Expr:
     """A function of Columns, called with variables."""
     names = [f"{name}_{next(_numbers)}" for name in signature(function).parameters]
@@ -130,7 +135,7 @@ def _argument(value: Any) -> Expr:
     return (named(value) if isinstance(value, str) else column(value)).tree
 
 
-_OTHERWISE = ("count", "percentile", "mode", "approx_count_distinct")
+_OTHERWISE = ("any_value", "count", "percentile", "mode", "approx_count_distinct")
 """Aggregates of Spark's trees whose arguments or names of columns are others here."""
 _AGGREGATES = {
     **{name: make for name, make in AGGREGATES.items() if name not in _OTHERWISE},
@@ -152,7 +157,7 @@ _WINDOWS = (
     "nth_value",
 )
 """``F.rank().over(window.partitionBy("k").orderBy("t"))``."""
-_COUNTS = ("count", "count_distinct", "countDistinct", "mean")
+_COUNTS = ("any_value", "count", "count_distinct", "countDistinct", "mean")
 _OWN = ("Column", "col", "lit", "when", "asc", "desc", "asc_nulls_first", "desc_nulls_last")
 _OPERATORS = frozenset(["and", "or", "not", "in", "mod", "div", "iff"])
 """Names that Spark's trees have, and PySpark has no function for."""

@@ -363,6 +363,62 @@ def test_aggregates_have_sparks_names_types_and_values(frame):
     assert in_order(found) == in_order(theirs)
 
 
+def of_one_value(F, rows):
+    """Groups of rows with one value: each row of the table twice, the second time with nulls but for its ``id`` where ``ignorenulls`` passes over them."""
+    names = TABLE.column_names[1:]
+    rows = rows.select(*TABLE.column_names)
+    twice = rows.unionByName(rows)
+    whole = twice.groupBy("id").agg(
+        *map(F.first, names),
+        F.last("i").alias("last"),
+        F.last("x"),
+        F.first(F.col("i") * 2),
+        F.first(F.col("r.s")),
+        F.any_value("v"),
+        F.any_value("x", ignoreNulls=True),
+    )
+    nulls = rows.select("id", *(F.when(F.col("id") < 0, F.col(name)).alias(name) for name in names))
+    known = (
+        rows.unionByName(nulls)
+        .groupBy("id")
+        .agg(*(F.last(name, ignorenulls=True) for name in names), F.first("s", True).alias("s"))
+    )
+    none = rows.filter(F.col("id") < 0).agg(F.first("x"), F.last("s", True))
+    by_name = twice.groupBy("id").agg({"s": "first", "m": "last"})
+    return whole, known, none, by_name
+
+
+def test_the_first_of_groups_with_one_value_is_sparks(frame):
+    theirs = [one.toArrow() for one in of_one_value(spark_functions, frame)]
+    found = list(map(run, of_one_value(our_functions, ExecutionEnvironment().from_arrow(TABLE))))
+    for ours, sparks in zip(found, theirs, strict=True):
+        assert ours.column_names == sparks.column_names
+        assert ours.schema.types == sparks.schema.types
+        assert in_order(ours) == in_order(sparks)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["a", "b"],
+        ["a", None],
+        [0.0, -0.0],
+        [math.nan, 1.0],
+        [[0.0], [-0.0]],
+        [(1 << 53) + 1, 1 << 53],
+        [{"a": 1}, {"a": None}],
+    ],
+    ids=str,
+)
+def test_the_first_of_several_values_is_refused(values):
+    rows = ExecutionEnvironment().from_arrow(pa.table({"k": [1, 1], "v": values}))
+    said = r"first as column 'f' finds several values in a group.*agg\.first\(\.\.\., order_by="
+    with pytest.raises(FiresteelError, match=said):
+        run(rows.groupBy("k").agg(our_functions.first("v").alias("f")))
+    if None in values:
+        assert run(rows.agg(our_functions.first("v", True)))["first(v)"].to_pylist() == ["a"]
+
+
 def test_groups_of_expressions_are_sparks(frame):
     def made(F, rows):
         keys = [F.year("d"), F.col("r.n") % 2, (F.col("x") > 1).alias("more"), "u"]
@@ -383,6 +439,16 @@ def test_rows_ordered_by_expressions_are_sparks(frame):
 
     found = made(our_functions, ExecutionEnvironment().from_arrow(TABLE)).run_locally()
     assert [row["id"] for row in found] == [row.id for row in made(spark_functions, frame).collect()]
+
+
+def test_the_first_rows_of_an_order_of_expressions_are_sparks(frame):
+    ours = ExecutionEnvironment().from_arrow(TABLE)
+    theirs = frame.orderBy(
+        spark_functions.abs("x").desc(), (spark_functions.col("i") % 2).desc(), spark_functions.desc("id")
+    ).limit(4)
+    found = ours.top_k(4, our_functions.abs("x"), [our_functions.col("i") % 2, "id"])
+    assert found.columns == TABLE.column_names
+    assert [row["id"] for row in found.run_locally()] == [row.id for row in theirs.collect()]
 
 
 DIGITS = {(38, 0): "9" * 33, (38, 38): "9" * 36, (29, 9): "9" * 29, (28, 0): "9" * 28, (18, 18): "5", (1, 0): "9"}
@@ -461,7 +527,8 @@ def in_frames(F, window):
         F.nth_value("i", 2, ignoreNulls=True), F.collect_list("x"), F.collect_list("s"), F.collect_list(F.col("b") * 2), F.collect_list("d"),
         F.collect_list("m"), F.collect_list("r"), F.collect_list("c"), F.first("z"),
     ]  # fmt: skip
-    return [one.over(window) for one in made]
+    sets = [F.collect_set(name).over(window) for name in "ismdzctb"]
+    return [*(one.over(window) for one in made), *map(F.sort_array, sets), *map(F.size, sets)]
 
 
 FRAMES = {

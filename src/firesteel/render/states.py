@@ -236,6 +236,21 @@ def _picked(function: Expr, x: Expressions, where: str | None) -> State:
     )
 
 
+def _only(function: Expr, x: Expressions, where: str | None) -> State:
+    """The value that all rows have; ``known``: that all rows with a value have. Zeros of two signs are two values."""
+    value = x.text(function["child"])
+    taken = _all(where, f"{value} IS NOT NULL" if function["known"] else None)
+    place = place_text([(value, True), (f"replace(CAST({value} AS VARCHAR), '-nan', 'nan')", True)])
+    by = "" if taken == "true" else f" FILTER (WHERE {taken})"
+    return State(
+        (arrow_type(function.type), pa.binary(), pa.binary()),
+        (f"any_value({value}){by}", f"min({place}){by}", f"max({place}){by}"),
+        (f"CASE WHEN {taken} THEN {value} END", *[f"CASE WHEN {taken} THEN {place} END"] * 2),
+        ("any_value({0})", "min({1})", "max({2})"),
+        f"CASE WHEN {{1}} = {{2}} OR {{1}} IS NULL THEN {{0}} ELSE error({_braced(literal(function['said'], 'string'))}) END",
+    )
+
+
 def _list(function: Expr, x: Expressions, where: str | None) -> State:
     """All values that are not null, or the different ones (``unique``), in an order if there is one, equal ones by the value."""
     child = function["child"]
@@ -311,9 +326,10 @@ _RULES: dict[str, Callable[[Expr, Expressions, str | None], State | Values]] = {
     "BitXorAgg": partial(_folded, "bit_xor"),
     "Moments": _moments,
     "Picked": _picked,
+    "Only": _only,
     "Listed": _list,
     "Bins": _bins,
     "Percentile": _percentile,
     "Mode": _mode,
 }
-"""By Catalyst's class where the meaning is Spark's; ``Moments``, ``Picked``, ``Listed`` and ``Bins`` are of steps alone."""
+"""By Catalyst's class where the meaning is Spark's; ``Moments``, ``Picked``, ``Only``, ``Listed`` and ``Bins`` are of steps alone."""

@@ -122,7 +122,7 @@ TRIGGERS: list[Trigger] = [
     output_exists,
     lambda: words().filter(col("wrod") != ""),
     lambda: words().filter(col("n")),
-    lambda: words().key_by("word").aggregate({"n": "first"}),
+    lambda: words().key_by("word").aggregate({"n": "max_by"}),
     lambda: words().key_by("word").join(words(env()).key_by("word")),
     lambda: words().map_in_arrow(lambda batches: batches, "word text"),
     lambda: env().execute(),

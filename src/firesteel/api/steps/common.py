@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -80,6 +80,11 @@ def require_count(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what} must be a whole number of at least {least}, not {value!r}.")
     return value
+
+
+def flat(columns: Iterable[Any], of: type | tuple[type, ...] = list) -> list[Any]:
+    """The columns, those of lists among them. ``of``: what counts as a list; in orders a tuple is a column with its direction."""
+    return [one for given in columns for one in (given if isinstance(given, of) else [given])]
 
 
 def check_order(schema: pa.Schema, names: Sequence[str], step: str) -> None:

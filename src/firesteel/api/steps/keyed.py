@@ -11,7 +11,7 @@ import pyarrow as pa
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, check_aggregations, output_type
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
-from firesteel.api.steps.common import OnErrorWords, on_group_error, settable_function, step_at
+from firesteel.api.steps.common import OnErrorWords, flat, on_group_error, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import Computed, project, projected, with_expressions
 from firesteel.api.steps.spark_columns import plain_names
@@ -48,7 +48,7 @@ class Keyed:
 
 def key_by(pipeline: Pipeline, columns: Sequence[Any]) -> Keyed:
     with step_at("key_by") as place:
-        pipeline, given = with_expressions(pipeline, _flat(columns), "key_by", place, spoken=True)
+        pipeline, given = with_expressions(pipeline, flat(columns, (list, tuple)), "key_by", place, spoken=True)
         names = plain_names(given, "key_by")
         if not names:
             raise UsageError(
@@ -65,10 +65,6 @@ def key_by(pipeline: Pipeline, columns: Sequence[Any]) -> Keyed:
         if len(set(names)) != len(names):
             raise UsageError(f"key_by names a column twice: {', '.join(names)}.")
         return Keyed(pipeline, tuple(names))
-
-
-def _flat(columns: Sequence[Any]) -> list[Any]:
-    return [n for column in columns for n in (column if isinstance(column, list | tuple) else [column])]
 
 
 # --- aggregates and duplicates --------------------------------------------------------------------------------------
@@ -177,7 +173,7 @@ def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
     """One row of those that agree in these columns (none: in all): in each task first, then among all."""
     with step_at("drop_duplicates") as place:
         pipeline.refuse_sides("drop_duplicates")
-        names = plain_names(_flat([column for column in subset if column is not None]), "drop_duplicates")
+        names = plain_names(flat([column for column in subset if column is not None], (list, tuple)), "drop_duplicates")
         check_columns(pipeline.schema, names, "drop_duplicates")
         keys = tuple(dict.fromkeys(names)) or tuple(pipeline.names)
         return pipeline.at(groups.distinct(pipeline.node, keys, f"drop_duplicates({first_of(keys, 4)})", place))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.expressions import column as expressions
-from firesteel.api.steps.common import check_order, require_count, step_at
+from firesteel.api.steps.common import check_order, flat, require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import chosen, with_expressions
 from firesteel.api.steps.spark_columns import ordering
@@ -36,10 +36,9 @@ def sort(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> P
     with step_at("sort") as place:
         names = pipeline.names
         pipeline.refuse_sides("sort")
-        pipeline, columns = with_expressions(pipeline, _flat(columns), "sort", place)
+        pipeline, columns = with_expressions(pipeline, flat(columns), "sort", place)
         order = Order(_columns(pipeline.schema, columns, ascending, "sort"), split_equal=True)
-        pipeline = pipeline.at(nodes.sort(pipeline.node, order, place))
-        return pipeline if pipeline.names == names else chosen(pipeline, "sort", names, place)
+        return _of_columns(pipeline.at(nodes.sort(pipeline.node, order, place)), "sort", names, place)
 
 
 def range_partition(
@@ -47,11 +46,19 @@ def range_partition(
 ) -> Pipeline:
     """``split_equal``: rows of equal keys may be parted."""
     with step_at("range_partition") as place:
+        names = pipeline.names
+        pipeline.refuse_sides("range_partition")
+        pipeline, columns = with_expressions(pipeline, flat(columns), "range_partition", place)
         order = Order(_columns(pipeline.schema, columns, ascending, "range_partition"), split_equal=split_equal)
         kind = f"range_partition({nodes.said(order)})"
-        pipeline.refuse_sides(kind)
         passing = ChainedStep(Passing(kind), pipeline.unchanged)
-        return pipeline.at(nodes.ranged(pipeline.node, kind, passing, order, place))
+        pipeline = pipeline.at(nodes.ranged(pipeline.node, kind, passing, order, place))
+        return _of_columns(pipeline, "range_partition", names, place)
+
+
+def _of_columns(pipeline: Pipeline, kind: str, names: list[str], place: str) -> Pipeline:
+    """Without the columns that were made for its order."""
+    return pipeline if pipeline.names == names else chosen(pipeline, kind, names, place)
 
 
 def limit(pipeline: Pipeline, n: int) -> Pipeline:
@@ -62,6 +69,9 @@ def limit(pipeline: Pipeline, n: int) -> Pipeline:
 
 def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -> Pipeline:
     with step_at("top_k") as place:
+        kept = pipeline.names
+        pipeline.refuse_sides("top_k")
+        pipeline, columns = with_expressions(pipeline, flat(columns), "top_k", place)
         given = [ordering(one, "top_k") for one in columns]
         keys = tuple(c if isinstance(c, tuple) else (c, ascending) for c in given)
         names = [name for name, _ in keys]
@@ -69,7 +79,6 @@ def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -
             raise UsageError("top_k wants the columns to order by.", hint='Write top_k(10, "n").')
         check_order(pipeline.schema, names, "top_k")
         kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
-        pipeline.refuse_sides(kind)
         schema = pipeline.schema
         stream = groups.stream_of(pipeline.node, schema.names, "top_k", opaque)
         known = groups.columns_of(stream, schema.names)
@@ -79,16 +88,16 @@ def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -
         def best(name: str) -> SqlFragment:
             return SqlFragment(name, text, schema, schema, raises=False, computes=False)
 
-        return pipeline.at(nodes.in_two(pipeline.edge(), kind, best, place))
+        return _of_columns(pipeline.at(nodes.in_two(pipeline.edge(), kind, best, place)), "top_k", kept, place)
 
 
 def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, step: str) -> tuple[OrderColumn, ...]:
-    flat = _flat(given)
-    if not flat:
+    columns = list(given)
+    if not columns:
         raise UsageError(f"{step} wants the columns to order by.", hint=f'Write {step}("n") or {step}(("n", False)).')
-    directions = _directions(flat, ascending, step)
-    columns = tuple(_column(schema, c, d, step) for c, d in zip(flat, directions, strict=True))
-    names = [column.name for column in columns]
+    directions = _directions(columns, ascending, step)
+    order = tuple(_column(schema, c, d, step) for c, d in zip(columns, directions, strict=True))
+    names = [column.name for column in order]
     check_columns(schema, names, step)
     check_once(names, lambda twice: f"{step} names the column '{twice}' twice.", "Leave one of them out.")
     for name in names:
@@ -97,14 +106,7 @@ def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, ste
                 f"{step} cannot order by '{name}': it is {schema.field(name).type}.",
                 hint="Order by numbers, booleans, dates, times, decimals, strings or binary values; with_column() can make one.",
             )
-    return columns
-
-
-def _flat(given: Iterable[Any]) -> list[Any]:
-    flat: list[Any] = []
-    for column in given:
-        flat += cast(list[Any], column) if isinstance(column, list) else [column]
-    return flat
+    return order
 
 
 def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bool]:

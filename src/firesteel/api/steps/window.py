@@ -15,7 +15,7 @@ from firesteel.api.expressions.column import Column, column, named
 from firesteel.api.expressions.resolved import Resolved
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
-from firesteel.api.steps.common import check_order, require_count
+from firesteel.api.steps.common import check_order, flat, require_count
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import by_name, is_spark_column, ordering, plain_names
 from firesteel.compile.relations import groups
@@ -24,7 +24,7 @@ from firesteel.errors import UsageError
 from firesteel.plan.analysis import attribute, literal, text_of
 from firesteel.plan.expr import Expr, Unsupported, integer, replaced
 from firesteel.plan.relation import Window
-from firesteel.plan.types import type_of
+from firesteel.plan.types import sparks_type, type_of
 from firesteel.task.functions.rows import fits
 from firesteel.task.operators.relational import check_columns
 
@@ -53,10 +53,10 @@ class WindowSpec:
     frame: tuple[str, int, int] | None = None
 
     def partitionBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return replace(self, partition=_spread(cols))
+        return replace(self, partition=tuple(flat(cols)))
 
     def orderBy(self, *cols: Any) -> WindowSpec:  # noqa: N802
-        return replace(self, order=_spread(cols))
+        return replace(self, order=tuple(flat(cols)))
 
     def rowsBetween(self, start: int, end: int) -> WindowSpec:  # noqa: N802
         """Aggregates are of rows from ``start`` to ``end`` places after each row: ``rowsBetween(-2, 0)``."""
@@ -70,10 +70,6 @@ class WindowSpec:
         """With names in the place of expressions."""
         partition, order = (tuple(by_name(one, name_of) for one in given) for given in (self.partition, self.order))
         return replace(self, partition=partition, order=order)
-
-
-def _spread(cols: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(cols[0]) if len(cols) == 1 and isinstance(cols[0], list) else cols
 
 
 unboundedPreceding, currentRow, unboundedFollowing = -(1 << 63), 0, (1 << 63) - 1  # noqa: N816
@@ -122,6 +118,20 @@ class WindowFunction:
     @property
     def columns(self) -> tuple[str, ...]:
         return () if self.column is None else (self.column,)
+
+    def alias(self, name: str) -> AggregateCall:
+        """As an aggregate for ``agg``, under this name."""
+        return self.of_groups().alias(name)
+
+    def of_groups(self) -> AggregateCall:
+        """As an aggregate for ``agg``. Raises UsageError."""
+        if self.kind not in ("first", "last"):
+            raise UsageError(
+                f"{self.kind} is not an aggregate: it is of rows in an order.",
+                hint='Write over(window.partitionBy("k").orderBy("t")).',
+            )
+        given = {"ascending": (), "known": (0,) if self.ignores_nulls else (), "only": True}
+        return AggregateCall(self.kind, (self.column,), given, said=(f"{self.kind}({{}})", (self.column,)))
 
     def over(self, window: WindowSpec) -> Column:
         """As a Column for ``select`` and ``withColumn``, with the type that Spark gives it."""
@@ -187,7 +197,10 @@ def lead(column: Any, offset: int = 1, default: Any = None) -> WindowFunction:
 
 
 def first(column: Any, ignorenulls: bool = False) -> WindowFunction:
-    """The value in the first row of the frame, or in the first row with a value. With ``KeyedStream.window`` the frame is the group."""
+    """The value in the first row of the frame, or in the first row with a value. With ``KeyedStream.window`` the frame is the group.
+
+    In ``agg`` rows have no order: the value that all rows of the group have, or all rows with a value. Groups with several values are an error.
+    """
     return WindowFunction("first", column, ignores_nulls=ignorenulls)
 
 
@@ -309,7 +322,7 @@ def windowed(  # noqa: PLR0917
         raise UsageError(f"window cannot be computed: {error}.") from None
 
 
-_COMPUTED = ("sum", "mean", "min", "max")
+_COMPUTED = ("sum", "mean", "min", "max", "collect_set")
 
 
 def _type(function: Any, output: str, schema: pa.Schema) -> pa.DataType:
@@ -344,7 +357,7 @@ def _aggregation(function: WindowFunction) -> Aggregation:
 _OVER = {
     "sum": "Sum", "mean": "Average", "min": "Min", "max": "Max", "count": "Count", "bool_and": "Min", "bool_or": "Max",
     "stddev_samp": "StddevSamp", "stddev_pop": "StddevPop", "var_samp": "VarianceSamp", "var_pop": "VariancePop",
-    "collect_list": "CollectList",
+    "collect_list": "CollectList", "collect_set": "CollectSet",
 }  # fmt: skip
 
 
@@ -387,7 +400,7 @@ def _in_sparks_words(
     """The function, its type, and the frame that it has whatever the window says."""
     if isinstance(function, AggregateCall):
         rows = Resolved.of(schema)
-        return function.spoken(rows), type_of(_type_over(*_of_arguments(function, rows))), None
+        return function.spoken(rows), sparks_type(_type_over(*_of_arguments(function, rows))), None
     kind, n, default = function.kind, function.n or 0, text_of(literal(function.default))
     up_to_row, up_to_peers = ((by, unboundedPreceding, currentRow) for by in ("ROWS", "RANGE"))
     if kind in NUMBERS or kind in _SHARES:
@@ -396,7 +409,7 @@ def _in_sparks_words(
         return f"{text}({n or ''})", made, up_to_peers if kind == "cume_dist" else up_to_row
     rows, of = Resolved.of(schema), _given(function.column)
     name, plain = rows.part_name(of), of.plain_name
-    made = type_of(schema.field(plain).type if plain in schema.names else rows.type_of(of))
+    made = sparks_type(schema.field(plain).type if plain in schema.names else rows.type_of(of))
     if kind in _NEIGHBOURS:
         at = n if kind == "lead" else -n
         return f"{kind}({name}, {n}, {default})", made, ("ROWS", at, at)
@@ -488,7 +501,8 @@ def _aggregate(
     """As Spark's plans have it."""
     of, kind = [columns[name] for name in function.columns], type_of(opaque(output_type(function, schema)))
     context = Expr("NumericEvalContext", {"evalMode": "ANSI"})
-    fields = {"children": of or [literal(1)], "child": of[0] if of else None, "evalContext": context}
+    fields: dict[str, Any] = {"children": of or [literal(1)], "child": of[0] if of else None, "evalContext": context}
+    fields["unordered"] = function.function == "collect_set"
     made, by = Expr(_OVER[function.function], fields, kind), [*order, groups.ties(columns.values())]
     if function.function == "collect_list":
         made, by = _ordered(made, by, order, frame)

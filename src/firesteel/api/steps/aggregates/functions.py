@@ -84,6 +84,11 @@ def call_of(agg: Aggregation, schema: pa.Schema, columns: Mapping[str, Expr]) ->
         fields["order"] = of[1:]
     if cls == "Sum":
         fields["said"] = agg.columns[0]
+    if cls == "Only":
+        name = f"agg.{agg.function}(..., order_by=...)"
+        fields["said"] = (
+            f"{agg.function} as column '{agg.output}' finds several values in a group, whose rows have no order. Write {name}, or any_value(...)"
+        )
     if cls == "Average" and _types.is_decimal(kind):
         fields["mean"] = type_of(kind)
     if cls == "Moments":
@@ -201,7 +206,7 @@ def _mode(agg: Aggregation, schema: pa.Schema) -> Made:
 
 def _picked(agg: Aggregation, schema: pa.Schema) -> Made:
     _check_order(agg, schema)
-    return _plain(agg, schema), "Picked", None
+    return _plain(agg, schema), "Only" if agg.given.get("only") else "Picked", None
 
 
 def _listed(agg: Aggregation, schema: pa.Schema) -> Made:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from firesteel.api.expressions.column import Column, named
 from firesteel.api.expressions.column import column as as_column
 from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.steps import window
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import ROWS, Aggregation
@@ -25,12 +26,13 @@ from firesteel.plan.expr import same, walk
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.operators.relational import check_filter, unknown_column
 
+_ENDS = ("first", "last")
 NAMED = (
     "sum", "min", "max", "count", "mean", "count_distinct", "any_value", "approx_count_distinct", "bit_and", "bit_or",
     "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "median", "mode", "stddev", "stddev_pop",
-    "stddev_samp", "var_pop", "var_samp", "variance",
+    "stddev_samp", "var_pop", "var_samp", "variance", *_ENDS,
 )  # fmt: skip
-"""Functions of ``firesteel.agg`` that want nothing but one column."""
+"""Functions that want nothing but one column."""
 _SPARKS = {"mean": "avg", "average": "avg", "std": "stddev", "size": "count"}
 """What PySpark's ``agg`` makes of a function's name."""
 _ELSEWHERE = {"avg": "mean", "every": "bool_and", "some": "bool_or", "std": "stddev", "countDistinct": "count_distinct"}
@@ -45,7 +47,7 @@ def calls(
     ``agg.sum("n").alias("total")``, or aggregates of PySpark that can be translated. ``schema``: of the rows.
     """
     found: list[tuple[str, AggregateCall]] = []
-    for one in (*given, named):
+    for one in map(_of_groups, (*given, named)):
         if isinstance(one, AggregateCall):
             found.append((_own_name(one, schema), one))
         elif is_spark_column(one):
@@ -97,7 +99,12 @@ def _own_name(call: AggregateCall, schema: pa.Schema) -> str:
     )
 
 
+def _of_groups(what: Any) -> Any:
+    return what.of_groups() if isinstance(what, window.WindowFunction) else what
+
+
 def _of(output: str, what: Any) -> list[tuple[str, AggregateCall]]:
+    what = _of_groups(what)
     if isinstance(what, AggregateCall):
         return [(output, what)]
     if isinstance(what, str):
@@ -118,7 +125,7 @@ def call_of(function: str, of: str) -> AggregateCall:
         raise _unknown(function)
     if of == ROWS and function != "count":
         raise UsageError(f"Only count can be of all rows, not {function}.", hint="Name a column.")
-    return getattr(agg, function)(of)
+    return _of_groups(getattr(window if function in _ENDS else agg, function)(of))
 
 
 def _unknown(function: str) -> UsageError:
