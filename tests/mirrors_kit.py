@@ -24,23 +24,27 @@ SPECULATION = {
 @dataclass(frozen=True)
 class SomeSlow(Numbers):
     """Slow: the first attempt of subtask 0 or, if a host is named, whatever runs there. A slow one goes on only long after
-    another attempt has read the same split, however busy the machine is. ``folder``: for what attempts tell each other.
+    another attempt has read the same split, however busy the machine is. After that, the other splits take no time, so there
+    can be more of them than a busy machine reads before a mirror begins. ``folder``: for what attempts tell each other.
     """
 
     folder: str = ""
     host: str = ""
 
     def read(self, split: int, ctx: Any):
-        read = Path(self.folder, f"read-{split}")
+        slow, read, mirrored = (Path(self.folder, name) for name in (f"slow-{split}", f"read-{split}", "mirrored"))
         if os.environ.get("SPARK_LOCAL_IP") == self.host if self.host else (split, ctx.attempt) == (0, 0):
+            slow.touch()
             end = time.monotonic() + PATIENCE_SECONDS
             while not read.exists() and time.monotonic() < end:
                 time.sleep(0.01)
             time.sleep(SLOW_SECONDS)
-        else:
+        elif not mirrored.exists():
             time.sleep(SECONDS)
         yield from super().read(split, ctx)
         read.touch()
+        if slow.exists():
+            mirrored.touch()
 
 
 class Records:

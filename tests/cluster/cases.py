@@ -587,14 +587,15 @@ def case_skewed(spark, folder, queries, adaptive):
 class Work:
     """``splits`` splits, each of ``naps`` naps of a millisecond: what stops a process makes them long. Says where it begins.
 
-    ``race``: every attempt at split 0 says its number and waits before its end for the file ``go-end``.
+    ``gate``: a file for which every attempt waits when it has begun. ``race``: every attempt at split 0 says its number and
+    waits before its end for the file ``go-end``.
     """
 
     name, schema = "work", SCHEMA
     supports_concurrent_execution_attempts = True
 
-    def __init__(self, folder, splits, naps, race=False):
-        self.folder, self.splits, self.naps, self.race = str(folder), splits, naps, race
+    def __init__(self, folder, splits, naps, race=False, gate=None):
+        self.folder, self.splits, self.naps, self.race, self.gate = str(folder), splits, naps, race, gate
 
     def list_splits(self, data_volume):
         return [Split(k, 800, f"split {k}") for k in range(self.splits)]
@@ -609,7 +610,13 @@ class Work:
             host = os.environ.get("SPARK_LOCAL_IP")
             (Path(self.folder) / f"at-{what}-{uuid.uuid4().hex}-{host}").touch()
 
+        def wait_for(name):
+            while not (Path(self.folder) / name).exists():
+                time.sleep(0.001)
+
         tell("begin")
+        if self.gate:
+            wait_for(self.gate)
         for part in range(10):
             yield pa.record_batch(
                 [pa.array(range(split * 100 + part * 10, split * 100 + part * 10 + 10))], schema=SCHEMA
@@ -618,11 +625,12 @@ class Work:
                 time.sleep(0.001)
         if self.race and split == 0:
             tell(f"end-{ctx.attempt}")
-            while not (Path(self.folder) / "go-end").exists():
-                time.sleep(0.001)
+            wait_for("go-end")
 
 
-def case_speculating(spark, folder, splits, naps, race=False, side_effects=False, sink="parquet", hold=False):
+def case_speculating(
+    spark, folder, splits, naps, race=False, side_effects=False, sink="parquet", hold=False, gate=None
+):
     """Subtasks of equal length, written by a sink; ``hold``: with an exchange before it, at whose end consumers hold."""
     prefix = "jobmanager.adaptive-batch-scheduler.speculative."
     more = {
@@ -632,7 +640,7 @@ def case_speculating(spark, folder, splits, naps, race=False, side_effects=False
         "slow-task-detector.execution-time.baseline-ratio": "0.5",
     }
     env = environment(spark, folder, **more)
-    rows = env.from_source(Work(folder, splits, naps, race)).set_parallelism(splits)
+    rows = env.from_source(Work(folder, splits, naps, race, gate)).set_parallelism(splits)
     if side_effects:
         rows = rows.map_in_arrow(lambda batches: batches, SCHEMA).set_parallelism(splits).side_effects()
     if hold:

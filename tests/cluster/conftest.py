@@ -22,7 +22,7 @@ import pytest
 from tools.spark_archive import set_options
 from tools.standalone import HOSTS, Size, StandaloneCluster
 
-from firesteel.journal.file import read
+from firesteel.journal.file import AnyJournalRecord, read
 from firesteel.scheduler.kernel.records import Decision, StateChange
 
 DRIVER_SECONDS = 600.0
@@ -146,6 +146,10 @@ class Session:
             time.sleep(0.02)
         return found
 
+    def changes(self) -> list[StateChange]:
+        """Of the jobs of the case, as their journals tell while they run."""
+        return [record for record in _records(self._folder) if isinstance(record, StateChange)]
+
     def _fail(self, what: str) -> NoReturn:
         """With what the case's journals tell, and the driver's log, into which it writes where its threads are."""
         self.process.send_signal(signal.SIGUSR1)
@@ -154,17 +158,21 @@ class Session:
         raise AssertionError(f"{what}:\n{told}\n{self.log.read_text()[-6000:]}")
 
 
+def _records(folder: Path) -> list[AnyJournalRecord]:
+    paths = [*folder.glob("journal/*.jsonl"), *folder.glob("*/journal/*.jsonl")]
+    return [record for path in sorted(paths) for record in read(path)]
+
+
 def _story(folder: Path) -> list[str]:
     """What happened to executions and what was decided, in the jobs of a case, a line each."""
     lines = []
-    for path in sorted(folder.rglob("journal/*.jsonl")):
-        for record in read(path):
-            if isinstance(record, StateChange):
-                nodes = [record.hosts[node] if node >= 0 else "?" for node in record.nodes]
-                who = f"{record.vertex}: attempts {record.attempts} of subtasks {record.subtasks}"
-                lines.append(f"{record.at:9.3f} {record.state:10} {who} {nodes or ''} {record.cause}")
-            elif isinstance(record, Decision):
-                lines.append(f"{record.at:9.3f} {record.what:10} {record.reason}")
+    for record in _records(folder):
+        if isinstance(record, StateChange):
+            nodes = [record.hosts[node] if node >= 0 else "?" for node in record.nodes]
+            who = f"{record.vertex}: attempts {record.attempts} of subtasks {record.subtasks}"
+            lines.append(f"{record.at:9.3f} {record.state:10} {who} {nodes or ''} {record.cause}")
+        elif isinstance(record, Decision):
+            lines.append(f"{record.at:9.3f} {record.what:10} {record.reason}")
     return lines
 
 

@@ -165,7 +165,7 @@ def case_placing(folder: Path):
     by_value(mirrors_kit.SomeSlow)
     by_value(Numbers)
     all_there(spark)
-    told = mirrors_kit.run_with_a_slow_one(spark, folder, 30, os.environ["FIRESTEEL_TEST_SLOW"])
+    told = mirrors_kit.run_with_a_slow_one(spark, folder, 100, os.environ["FIRESTEEL_TEST_SLOW"])
     late.run_all()
     return {**told, "left": [name for name in left_behind(folder) if name.endswith(".fsr")]}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import partial
 
-from firesteel.journal.file import read
-from firesteel.scheduler.kernel.records import StateChange
+import pytest
 
 pytestmark = pytest.mark.cluster
 VICTIM = "127.0.0.4"
@@ -15,10 +14,13 @@ def at(folder, name):
     return sorted(path.name.rpartition("-")[2] for path in folder.glob(f"at-{name}-*"))
 
 
-def hurt_once_all_work(session, folder, hurt):
-    """Begins when a task runs on each node."""
+def hurt_once_all_work(session, folder, hurt, **arguments):
+    """Begins when a task runs on each node. The tasks go on when the node is hurt."""
+    session.start("speculating", folder, gate="go-begin", **arguments)
     session.until(lambda: len(set(at(folder, "begin"))) == 3)
-    return hurt(VICTIM)
+    held = hurt(VICTIM)
+    (folder / "go-begin").touch()
+    return held
 
 
 def assert_right(answer, splits):
@@ -34,8 +36,7 @@ def mirrors(answer):
 
 @pytest.mark.full
 def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(cluster, session, tmp_path):
-    session.start("speculating", tmp_path, splits=9, naps=800)
-    with hurt_once_all_work(session, tmp_path, cluster.standalone.slow):
+    with hurt_once_all_work(session, tmp_path, cluster.standalone.slow, splits=9, naps=800):
         answer = session.answer()
     assert_right(answer, 9)
     won = [a for a in mirrors(answer) if "FINISHED" in a["states"]]
@@ -51,8 +52,7 @@ def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(cluster, session, tmp_p
 @pytest.mark.parametrize("splits", [pytest.param(3, marks=pytest.mark.full), 9])
 def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits):
     """In one wave, where only the fallback rule can help, and with work that is queued."""
-    session.start("speculating", tmp_path, splits=splits, naps=800)
-    with hurt_once_all_work(session, tmp_path, cluster.standalone.freeze):
+    with hurt_once_all_work(session, tmp_path, cluster.standalone.freeze, splits=splits, naps=800):
         answer = session.answer()
     assert_right(answer, splits)
     assert any("FINISHED" in a["states"] and a["node"] != VICTIM for a in mirrors(answer))
@@ -61,20 +61,15 @@ def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits
     assert_right(session.run("speculating", after, splits=6, naps=10), 6)
 
 
-def changes(folder):
-    """As the journal tells while the job runs."""
-    return [r for path in (folder / "journal").glob("*.jsonl") for r in read(path) if isinstance(r, StateChange)]
+def finished(session):
+    return {subtask for change in session.changes() if change.state == "FINISHED" for subtask in change.subtasks}
 
 
-def finished(folder):
-    return {subtask for change in changes(folder) if change.state == "FINISHED" for subtask in change.subtasks}
-
-
-def racing(folder):
+def racing(session, folder):
     """Attempt at subtask 0 to its host, of all that have come to their end and are not called off, or lost."""
     over = {
         attempt
-        for change in changes(folder)
+        for change in session.changes()
         if change.state in ("CANCELED", "FAILED")
         for subtask, attempt in zip(change.subtasks, change.attempts, strict=True)
         if subtask == 0
@@ -83,16 +78,16 @@ def racing(folder):
     return {int(attempt): host for _, _, attempt, _, host in names if int(attempt) not in over}
 
 
-def pair(folder, without=None):
+def pair(session, folder, without=None):
     """The racing attempts with their hosts, once there are two and this one is none of them."""
-    now = racing(folder)
+    now = racing(session, folder)
     return sorted(now.items()) if len(now) == 2 and without not in now else None
 
 
 @pytest.mark.full
 def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(session, tmp_path):
     session.start("speculating", tmp_path, splits=5, naps=100, race=True, sink="text")
-    session.until(lambda: pair(tmp_path))
+    session.until(lambda: pair(session, tmp_path))
     (tmp_path / "go-end").touch()
     answer = session.answer()
     assert_right(answer, 5)
@@ -102,13 +97,15 @@ def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(sessio
 def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, session, tmp_path):
     """First that of a mirror, then that of the slow original, while another attempt goes on."""
     session.start("speculating", tmp_path, splits=5, naps=100, race=True)
-    session.until(lambda: finished(tmp_path) == {1, 2, 3, 4})  # nothing else dies with an executor
-    (original, slow), (mirror, copied) = session.until(lambda: pair(tmp_path))
+    session.until(lambda: finished(session) == {1, 2, 3, 4})  # nothing else dies with an executor
+    (original, slow), (mirror, copied) = session.until(lambda: pair(session, tmp_path))
     assert slow != copied
     cluster.standalone.kill_executor(copied)
-    session.until(lambda: pair(tmp_path, without=mirror))  # not always the next number: blocked nodes reject some
+    session.until(
+        lambda: pair(session, tmp_path, without=mirror)
+    )  # not always the next number: blocked nodes reject some
     cluster.standalone.kill_executor(slow)
-    session.until(lambda: pair(tmp_path, without=original))
+    session.until(lambda: pair(session, tmp_path, without=original))
     (tmp_path / "go-end").touch()
     answer = session.answer()
     assert_right(answer, 5)
@@ -153,8 +150,8 @@ def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tm
 
 @pytest.mark.full
 def test_a_step_with_side_effects_gets_no_mirror(cluster, session, tmp_path):
-    session.start("speculating", tmp_path, splits=6, naps=500, side_effects=True)
-    with hurt_once_all_work(session, tmp_path, lambda host: cluster.standalone.slow(host, 0.2)):
+    gently = partial(cluster.standalone.slow, share=0.2)
+    with hurt_once_all_work(session, tmp_path, gently, splits=6, naps=500, side_effects=True):
         answer = session.answer()
     assert_right(answer, 6)
     assert not mirrors(answer)
