@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
@@ -29,6 +31,10 @@ class Lanes(LoadFileScheduling):
         for other in self.assigned_work:
             self._reschedule(other)
         return died_in
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        with suppress(OSError):  # it has died as well; its tests are handed out again when that is told
+            super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         if node not in self.registered_collections:
