@@ -221,7 +221,7 @@ def test_keys_stay_where_they_lie_behind_explode(env):
 
 BAD = {
     r"There is no aggregate function 'avg'\. Did you mean 'mean'": lambda s: s.aggregate({"n": "avg"}),
-    r"'first' cannot be given by its name alone": lambda s: s.aggregate({"n": "first"}),
+    r"'max_by' cannot be given by its name alone": lambda s: s.aggregate({"n": "max_by"}),
     r"There is no column 'm' for median": lambda s: s.aggregate(x=agg.median("m")),
     r"median does not work on column 'town' of type string: it wants numbers": lambda s: s.aggregate(
         x=agg.median("town")
