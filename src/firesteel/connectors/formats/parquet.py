@@ -628,7 +628,7 @@ def _spans(metadata: Any, columns: _Columns) -> dict[str, tuple[int, int]]:
 
 
 def _bounds(metadata: Any, place: int, is_date: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the greatest value of a column in each row group; the type's own where statistics do not tell."""
+    """The least and the greatest value of a column in each row group; the type's own where there are no statistics."""
     ends = np.iinfo(np.int64)
     found = np.empty((metadata.num_row_groups, 2), np.int64)
     for g in range(metadata.num_row_groups):
