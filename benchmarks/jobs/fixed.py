@@ -1,4 +1,4 @@
-"""Benchmark 26: queries of TPC-H in stages, adaptive against every step with one fixed parallelism; uniform, and with one key of 60 %.
+"""Benchmark 22, too: queries of TPC-H in stages, adaptive against every step with one fixed parallelism; uniform, and with one key of 60 %.
 
 Joins, runtime filters and all else stay adaptive, so that the parallelism alone is compared.
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.jobs.sql import CHOSEN, READING_SCALE, _session, data, tables
+from benchmarks.jobs.sql import CHOSEN, READING_SCALE, _session, data, viewed
 from benchmarks.kit import data as kept
 from benchmarks.kit.harness import Contender, alternate
 
@@ -35,8 +35,7 @@ def firesteel(shape: str) -> Callable[[], list[Any]]:
 
     spark = _session({})
     home = kept.tpch(READING_SCALE) if shape == "uniform" else kept.tpch_heavy(READING_SCALE)
-    for name, place in tables(home).items():
-        spark.read.parquet(place).createOrReplaceTempView(name)
+    viewed(spark, home)
     common = {"firesteel.progress": False, "firesteel.run.in-process": "never"}
     environments = {
         name: ExecutionEnvironment(spark=spark, options=common | options) for name, options in settings().items()

@@ -74,11 +74,11 @@ def _session(settings: dict[str, str]) -> Any:
 
 
 def _with_views(suite: str, settings: dict[str, str]) -> Any:
-    return viewed(_session(settings), suite)
+    return viewed(_session(settings), data(suite)[0])
 
 
-def viewed(spark: Any, suite: str) -> Any:
-    for name, place in tables(data(suite)[0]).items():
+def viewed(spark: Any, home: Path) -> Any:
+    for name, place in tables(home).items():
         spark.read.parquet(place).createOrReplaceTempView(name)
     return spark
 

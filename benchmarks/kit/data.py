@@ -36,9 +36,7 @@ def tpch_in_files(scale: float, files: int = 1000) -> Path:
     """The same, but ``lineitem`` is a folder of so many files of one row group."""
 
     def make(target: Path) -> None:
-        for table in tpch(scale).glob("*.parquet"):
-            if table.stem != "lineitem":
-                (target / table.name).hardlink_to(table)
+        _link_others(scale, target, "lineitem")
         _generate(scale, target, "--tables=lineitem", f"--parts={files}", "--row-group-bytes=1GB")
 
     return _once(f"tpch-{scale:g}-{files}", make)
@@ -65,11 +63,16 @@ def tpch_heavy(scale: float) -> Path:
                     f"COPY (SELECT * REPLACE ({changed}) FROM '{plain}/{name}.parquet') "
                     f"TO '{target}/{name}.parquet' (ROW_GROUP_SIZE 122880)"
                 )
-        for table in plain.glob("*.parquet"):
-            if not (target / table.name).exists():
-                (target / table.name).hardlink_to(table)
+        _link_others(scale, target, "orders", "lineitem")
 
     return _once(f"tpch-heavy-{scale:g}", make)
+
+
+def _link_others(scale: float, target: Path, *own: str) -> None:
+    """``own``: tables that the folder has in another form."""
+    for table in tpch(scale).glob("*.parquet"):
+        if table.stem not in own:
+            (target / table.name).hardlink_to(table)
 
 
 def _generate(scale: float, target: Path, *more: str) -> None:

@@ -104,8 +104,8 @@ def _tiny(env: Any) -> tuple[Any, str]:
 
 def _query(env: Any) -> tuple[Any, str]:
     """A query of TPC-H as a Spark DataFrame; planned by Catalyst in each run, as a user's is."""
-    _, queries = sql.data("tpch")
-    stream = env.from_dataframe(sql.viewed(env.spark, "tpch").sql(queries[QUERY][1]))
+    home, queries = sql.data("tpch")
+    stream = env.from_dataframe(sql.viewed(env.spark, home).sql(queries[QUERY][1]))
     return stream, next(field.name for field in stream.schema if _is_number(field.type))
 
 

@@ -112,7 +112,7 @@ countDistinct = count_distinct  # noqa: N816
 
 
 def any_value(col: Any, ignoreNulls: bool | None = None) -> AggregateCall:  # noqa: N803
-    """The aggregate for ``agg``: one of the values, null only where there is no other."""
+    """The aggregate for ``agg``: one of the values. It is null if all of them are."""
     return changed(agg.any_value(col), said=("any_value({})", (col,)))
 
 

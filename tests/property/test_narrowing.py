@@ -130,15 +130,7 @@ def test_row_groups_are_left_out_at_the_ends_of_types(tmp_path, kind, with_stati
         files = found.source.files([one.payload for one in found.source.list_splits(1)])
         kept = {row for one in files for start, end in one.ranges or [(0, 8)] for row in range(start, end)}
         assert kept == ({*groups, 4, 5} if with_statistics else set(range(8))), "nulls have no bounds"
-        assert sorted(row["row"] for row in rows_of_query(found, query)) == groups
-
-
-def rows_of_query(found, query: SqlFragment) -> list[dict[str, object]]:
-    ctx = context(Path())
-    operators = found.program(VertexProgram(SourceHead(found.source), (query,), ())).operators
-    files = found.source.files([split.payload for split in found.source.list_splits(1)])
-    batches = Chain((operators[0],)).apply_files(files, ctx)
-    return [row for batch in batches for row in batch.select(["row"]).to_pylist()]
+        assert sorted(row["row"] for row in rows_of(source, found, query)) == groups
 
 
 def test_a_query_is_told_of_two_sides(tmp_path):

@@ -40,6 +40,8 @@ _SHARES = {"percent_rank": "PercentRank", "cume_dist": "CumeDist"}
 _NEIGHBOURS = {"lag": "Lag", "lead": "Lead"}
 _PICKED = {"first": "First", "last": "Last", "nth_value": "NthValue"}
 """By kind the class of the expression. All others are aggregates."""
+OF_GROUPS = ("first", "last")
+"""Kinds that ``agg`` takes, too."""
 _BY_PEERS = ("rank", "dense_rank", *_SHARES)
 """Rows that are equal in the order have the same value."""
 
@@ -125,7 +127,7 @@ class WindowFunction:
 
     def of_groups(self) -> AggregateCall:
         """As an aggregate for ``agg``. Raises UsageError."""
-        if self.kind not in ("first", "last"):
+        if self.kind not in OF_GROUPS:
             raise UsageError(
                 f"{self.kind} is not an aggregate: it is of rows in an order.",
                 hint='Write over(window.partitionBy("k").orderBy("t")).',

@@ -94,7 +94,7 @@ def narrowed(
         smaller = source.holding(columns) if columns else source
     else:
         filters = _filters(source.schema, [known for known in keys if not known.is_held])
-        for column in columns:  # one by one: statistics tell more of what looks at one column
+        for column in columns:  # one by one: statistics rule out more where a condition is on one column
             smaller = push_down(smaller, None, column.condition)
     if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))

@@ -94,7 +94,7 @@ class Footer:
     spans: Mapping[str, tuple[int, int]]
     """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
     bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = dataclasses.field(default_factory=dict)
-    """The same of all row groups, of columns of dates as well, in days. Read for the columns that are asked for."""
+    """By column of integers or dates (days), the least and the greatest value of each row group. A column's are read when a key is looked up in it."""
 
 
 class KeptFooters:
@@ -151,6 +151,11 @@ class ParquetSource(FooterSource[Footer]):
 
     kind = "read_parquet"
     counts_by_column = False
+    _hints: tuple[pc.Expression, ...] = ()
+    _keys: tuple[tuple[str, NDArray[np.int64], NDArray[np.int64]], ...] = ()
+    """Columns, and where the ranges of their keys start and end (``ColumnKeys.ranges``)."""
+    _pruned: list[NDArray[np.intp]] | None = None
+    """The row groups of each file that filters and hints leave; None: they are not looked up yet."""
 
     def __init__(
         self,
@@ -162,9 +167,6 @@ class ParquetSource(FooterSource[Footer]):
         partitions: bool | pa.Schema = True,
         merge_schema: bool = False,
     ) -> None:
-        self._hints: tuple[pc.Expression, ...] = ()
-        self._keys: tuple[ColumnKeys, ...] = ()
-        self._pruned: list[NDArray[np.intp]] | None = None
         super().__init__(paths, filesystem, partitions, merge_schema)
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
@@ -177,7 +179,7 @@ class ParquetSource(FooterSource[Footer]):
         lacks is null in its rows, and other types are cast. ``known``: footers that were read already; those read now are added. Raises
         UsageError, and what ``agreed`` raises."""
         source = cls.__new__(cls)
-        source._merges, source._hints, source._keys, source._pruned = True, (), (), None
+        source._merges = True
         source._take(listed, name)
         files = listed.found.files
         read = [i for i, file in enumerate(files) if file not in known]
@@ -216,11 +218,10 @@ class ParquetSource(FooterSource[Footer]):
         self._pruned = None
 
     def holding(self, keys: Sequence[ColumnKeys]) -> ParquetSource:
-        """The same, of row groups and partitions that have none of the keys of one of these columns."""
-        told = set(self._file_schema.names)
-        by_ranges = tuple(known for known in keys if known.column in told and known.ranges is not None)
-        held = self.hinted([known.condition for known in keys if known not in by_ranges])
-        held._keys = (*self._keys, *by_ranges)
+        """The same source without row groups and partitions in which one of these columns has none of its keys."""
+        ranges = {i: one.ranges for i, one in enumerate(keys) if one.column in self._file_schema.names}
+        held = self.hinted([one.condition for i, one in enumerate(keys) if ranges.get(i) is None])
+        held._keys = (*self._keys, *((keys[i].column, *found) for i, found in ranges.items() if found is not None))
         return held
 
     def without_hints(self) -> ParquetSource:
@@ -320,19 +321,21 @@ class ParquetSource(FooterSource[Footer]):
         if not self._keys:
             return groups
         assert self._found is not None, "list_splits is called on the driver"
-        names = {known.column for known in self._keys}
-        lacking = [number for number in self._kept if not names <= self._footers[number].bounds.keys()]
+        names = {column for column, *_ in self._keys}
+        comparable = [names & self._told_by(footer) for footer in footers]
+        files = zip(self._kept, footers, comparable, strict=True)
+        lacking = [number for number, footer, columns in files if not columns <= footer.bounds.keys()]
         read = partial(_FooterReader().bounds, names)
         for number, bounds in for_each_file(self._found, lacking, read).items():
             self._footers[number].bounds.update(bounds)
-        return [self._meeting(footer, ids) for footer, ids in zip(footers, groups, strict=True)]
+        return [self._meeting(*file) for file in zip(footers, groups, comparable, strict=True)]
 
-    def _meeting(self, footer: Footer, groups: NDArray[np.intp]) -> NDArray[np.intp]:
-        told = self._told_by(footer)
-        for known in self._keys:
-            ends = footer.bounds.get(known.column)
-            if known.column in told and ends is not None and len(ends[0]) == len(footer.rows):
-                groups = groups[_meets(known, *(end[groups] for end in ends))]
+    def _meeting(self, footer: Footer, groups: NDArray[np.intp], columns: set[str]) -> NDArray[np.intp]:
+        """``columns``: those of the keys that the footer's statistics are of."""
+        for column, starts, ends in self._keys:
+            bounds = footer.bounds.get(column)
+            if column in columns and bounds is not None and len(bounds[0]) == len(footer.rows):
+                groups = groups[_meets(starts, ends, *(bound[groups] for bound in bounds))]
         return groups
 
     def _alive(self, fragment: Any, groups: Sequence[int], conditions: Sequence[Condition]) -> list[int]:
@@ -569,7 +572,7 @@ class _FooterReader:
     def bounds(
         self, names: Iterable[str], found: InputFiles, file: InputFile
     ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """As ``Footer.bounds``, of those of these columns that are of integers or dates."""
+        """``Footer.bounds`` of these columns. Those of other types are left out."""
         with self._opened(found, file) as (metadata, columns):
             known = (name for name in names if name in columns.numbers)
             return {name: _bounds(metadata, *columns.numbers[name]) for name in known}
@@ -628,7 +631,7 @@ def _spans(metadata: Any, columns: _Columns) -> dict[str, tuple[int, int]]:
 
 
 def _bounds(metadata: Any, place: int, is_date: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The least and the greatest value of a column in each row group; the type's own where there are no statistics."""
+    """The least and the greatest value of a column in each row group. A row group without statistics gets the ends of int64."""
     ends = np.iinfo(np.int64)
     found = np.empty((metadata.num_row_groups, 2), np.int64)
     for g in range(metadata.num_row_groups):
@@ -640,11 +643,10 @@ def _bounds(metadata: Any, place: int, is_date: bool) -> tuple[NDArray[np.int64]
     return found[:, 0], found[:, 1]
 
 
-def _meets(keys: ColumnKeys, least: NDArray[np.int64], most: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each row group, by its least and greatest value, returns whether one of the keys lies between them."""
-    ranges = keys.ranges
-    assert ranges is not None, "keys of other types are conditions"
-    starts, ends = ranges
+def _meets(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], least: NDArray[np.int64], most: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """For each row group, by its least and greatest value, returns whether one of the ranges reaches into it."""
     first = np.searchsorted(ends, least)  # the first range that does not end before the row group begins
     met = first < len(ends)
     met[met] = starts[first[met]] <= most[met]

@@ -26,11 +26,10 @@ from firesteel.plan.expr import same, walk
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.operators.relational import check_filter, unknown_column
 
-_ENDS = ("first", "last")
 NAMED = (
     "sum", "min", "max", "count", "mean", "count_distinct", "any_value", "approx_count_distinct", "bit_and", "bit_or",
     "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "median", "mode", "stddev", "stddev_pop",
-    "stddev_samp", "var_pop", "var_samp", "variance", *_ENDS,
+    "stddev_samp", "var_pop", "var_samp", "variance", *window.OF_GROUPS,
 )  # fmt: skip
 """Functions that want nothing but one column."""
 _SPARKS = {"mean": "avg", "average": "avg", "std": "stddev", "size": "count"}
@@ -125,7 +124,7 @@ def call_of(function: str, of: str) -> AggregateCall:
         raise _unknown(function)
     if of == ROWS and function != "count":
         raise UsageError(f"Only count can be of all rows, not {function}.", hint="Name a column.")
-    return _of_groups(getattr(window if function in _ENDS else agg, function)(of))
+    return _of_groups(getattr(window if function in window.OF_GROUPS else agg, function)(of))
 
 
 def _unknown(function: str) -> UsageError:
