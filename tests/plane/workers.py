@@ -5,13 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from firesteel.task.executor.daemon import PRELOADED
+
+DRIVERS = ("firesteel.api.environment", "firesteel.spark.driver.runtime")
+"""What scripts and modules of tests import, which workers do as well."""
 _context: Any = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["firesteel.task.executor.daemon", "pytest", "pandas", "pyspark.taskcontext"])
+_context.set_forkserver_preload(
+    [*PRELOADED, *DRIVERS, "pandas", "pyspark.taskcontext", *sys.modules.keys() & {"pytest"}]
+)
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,8 @@ class Worker:
 
 
 def _work(connection: Any) -> None:
-    from firesteel.task.executor.daemon import PRELOADED
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
     os.environ["SPARK_EXECUTOR_ID"] = "driver"
-    for name in PRELOADED:
-        __import__(name)
     while True:
         try:
             order = connection.recv()
