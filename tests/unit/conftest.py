@@ -1,11 +1,19 @@
-"""Programs that unit tests start run as in an installation without extras; with ``--all``, as in this one."""
+"""Programs that unit tests start run as in an installation without extras; with ``--all``, as in this one.
+
+The command line in the tests' own process is built once, not by every call.
+"""
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
+
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 PLAIN = Path(__file__).parents[1] / "plain"
 

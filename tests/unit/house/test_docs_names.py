@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import re
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pyarrow.compute as pc
@@ -79,22 +80,18 @@ def spans(page: Path) -> list[str]:
 def vocabulary() -> frozenset[str]:
     """All names of the source: of functions, parameters, fields, and those that are written as text (JSON, columns)."""
     words: set[str] = set()
-    for file in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case (
-                    ast.FunctionDef(name=name)
-                    | ast.arg(arg=name)
-                    | ast.Attribute(attr=name)
-                    | ast.keyword(arg=str(name))
-                ):
-                    words.add(name)
-                case ast.Name(id=name):
-                    words.add(name)
-                case ast.Constant(value=str(text)):
-                    words.update(re.findall(r"\w+", text) if " " not in text else ())
-                case _:
-                    pass
+    todo: list[Any] = [SourceFileLoader("", str(file)).get_code("") for file in (ROOT / "src").rglob("*.py")]
+    while todo:
+        match todo.pop():
+            case CodeType() as code:
+                words.update((code.co_name, *code.co_names, *code.co_varnames))
+                todo += code.co_consts
+            case str(text) if " " not in text:
+                words.update(re.findall(r"\w+", text))
+            case tuple() | frozenset() as several:
+                todo += several
+            case _:
+                pass
     return frozenset(words)
 
 

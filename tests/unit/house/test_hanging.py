@@ -86,7 +86,13 @@ DIES = "import os\n\ndef test_0():\n    os._exit(1)\n"
 PASSES = "\ndef test_{}():\n    pass\n"
 
 
-@pytest.mark.parametrize(("workers", "files"), [(1, (2, 0)), (2, (3, 5, 0, 1, 4)), (2, (0, 1, 0, 2))])
+@pytest.mark.parametrize(
+    ("workers", "files"),
+    [
+        (2, (3, 5, 0, 1, 4)),
+        *(pytest.param(*given, marks=pytest.mark.full) for given in [(1, (2, 0)), (2, (0, 1, 0, 2))]),
+    ],
+)
 def test_a_run_ends_although_workers_die(tmp_path, workers, files):
     """``files``: of each, how many tests pass after a first one that ends its worker; an odd number has no such test."""
     (tmp_path / "conftest.py").write_text(LANES)

@@ -102,7 +102,7 @@ def test_a_line_that_cannot_be_read_is_skipped_and_named(tmp_path, monkeypatch, 
         found = read(journal.path)
         assert skipped(found) == [said]
         assert [one for one in found if not skipped([one])] == read_but(records, place + 1)
-        for command in ("explain", "history"):
+        for command in ("explain", "history") if place in (0, len(lines) - 1) else ():
             shown = CliRunner().invoke(app, [command, "b1"], catch_exceptions=False)
             assert shown.exit_code == 0 and said in " ".join(shown.output.split()), shown.output
     journal.path.write_bytes(first + plan + b"x\n" * 100 + b"".join(lines))

@@ -179,8 +179,8 @@ def numbers(rows, seed=0):
 
 @pytest.mark.parametrize("budget", [1, 3000, 1 << 16, BUDGET])
 def test_ranges_hold_exactly_their_rows_in_order(store, budget):
-    table = numbers(3000)
-    parts = [table.slice(0, 1500), table.slice(1500)]
+    table = numbers(1200)
+    parts = [table.slice(0, 600), table.slice(600)]
     sizes = np.zeros(16, np.int64)
     for partition, part in enumerate(parts):
         sizes += write(store, part.to_batches(250), table.schema, 16, ("k",), partition=partition, budget=budget).bytes
