@@ -68,7 +68,7 @@ def drive(tmp_path, kind, url, **environ):
         "OTEL_EXPORTER_OTLP_ENDPOINT": url,
         "OPENLINEAGE_URL": url,
         "OPENLINEAGE_NAMESPACE": "tests",
-        "PYTHONPATH": os.pathsep.join((str(TESTS.parent / "src"), str(TESTS.parent))),
+        "PYTHONPATH": os.pathsep.join((str(TESTS.parent / "src"), str(TESTS.parent), str(TESTS / "plain"))),
     } | environ
     command = [sys.executable, str(script), str(TESTS), str(tmp_path), kind]
     done = subprocess.run(

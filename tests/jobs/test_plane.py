@@ -7,16 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
+from dying_kit import PATHS
 from plane.jobs import JobFailedError
 from plane.session import Session
-
-TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +158,7 @@ def test_a_job_starts_no_jvm(tmp_path):
         "    env = ExecutionEnvironment(spark=Session(), options={'firesteel.progress': False})\n"
         "    print(env.from_collection([1, 2]).count(), SparkContext._gateway, SparkContext._jvm)\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(TESTS)}
+    env = {**os.environ, "PYTHONPATH": PATHS}
     ran = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )

@@ -10,6 +10,8 @@ from collections import Counter
 import pytest
 
 from dying_kit import begun, ended, firesteel
+from firesteel import ExecutionEnvironment
+from firesteel.errors import UsageError
 from firesteel.recovery.files import read_log
 from firesteel.scheduler.kernel.events import ExecutionsFinished
 from firesteel.scheduler.recovery.codec import decode
@@ -226,7 +228,8 @@ def test_staged_files_that_are_gone_as_they_are_to_be_published(folder):
     goes_on(folder, OUT="1")
 
 
-@pytest.mark.parametrize("dies", ["before published 1", *map(slow, ["after publishing 1", "after published 1"])])
+@pytest.mark.full
+@pytest.mark.parametrize("dies", ["before published 1", "after publishing 1", "after published 1"])
 def test_a_killed_driver_that_published(folder, dies):
     """It is published once, whatever was done of it."""
     assert run(folder, dies=dies, OUT="1").returncode == -9
@@ -278,12 +281,19 @@ def test_a_frozen_driver_that_wakes_up_when_another_has_the_job(folder):
     assert [p for p in (folder / "storage").rglob("*") if p.is_file()] == []
 
 
+def test_without_a_log_there_is_nothing_to_resume_from(session, tmp_path):
+    places = {f"firesteel.{what}.directory": str(tmp_path / what) for what in ("journal", "storage")}
+    env = ExecutionEnvironment(spark=session, options={**places, "firesteel.recovery.mode": "off"})
+    env.from_collection([1]).write_parquet(tmp_path / "out")
+    with pytest.raises(UsageError, match="no log of jobs is written"):
+        env.execute("ones", resume=True)
+
+
+@pytest.mark.full
 def test_a_script_that_was_changed_begins_anew(folder):
     assert run(folder, dies="after finish 1").returncode == -9
     script = folder / "job.py"
     script.write_text(script.read_text().replace("bit_wise_and(v, 15)", "bit_wise_and(v, 7)"))
-    end = run(folder, "--resume", "-O", "firesteel.recovery.mode=off")
-    assert end.returncode == 2 and "no log of jobs is written" in end.stderr
     end = run(folder, "--resume")
     assert end.stdout == "".join(f"{k} {sum(range(k, ROWS, 8))}\n" for k in range(8)), end.stderr
     assert "begins anew: job" in end.stderr and "code of parse, which has changed" in end.stderr

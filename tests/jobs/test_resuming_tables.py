@@ -72,22 +72,19 @@ def rows(folder, kind):
     return sorted(zip(found["k"].to_pylist(), found["x"].to_pylist(), strict=True))
 
 
-def slow(*given):
-    return pytest.param(*given, marks=pytest.mark.full)
-
-
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "mode", "dies"),
     [
         ("delta", "append", "after transaction"),
-        slow("delta", "append", "before transaction"),
-        slow("delta", "error", "after transaction"),
-        slow("delta", "error", "before published 1"),
-        slow("delta", "append", "before publishing 1"),
-        slow("delta", "overwrite", "after published 1"),
-        slow("iceberg", "append", "before transaction"),
+        ("delta", "append", "before transaction"),
+        ("delta", "error", "after transaction"),
+        ("delta", "error", "before published 1"),
+        ("delta", "append", "before publishing 1"),
+        ("delta", "overwrite", "after published 1"),
+        ("iceberg", "append", "before transaction"),
         ("iceberg", "error", "after transaction"),
-        slow("iceberg", "overwrite", "before published 1"),
+        ("iceberg", "overwrite", "before published 1"),
     ],
 )
 def test_a_killed_driver(tmp_path, kind, mode, dies):
