@@ -73,7 +73,8 @@ env.spark.stop()
 """
 
 
-@pytest.mark.parametrize("master", [pytest.param("local[2]", marks=pytest.mark.full), "cluster"])
+@pytest.mark.full
+@pytest.mark.parametrize("master", ["local[2]", "cluster"])
 def test_a_script_runs_with_the_zip_alone(cluster, tmp_path, master):
     size = write_bundle(tmp_path / "firesteel.zip")
     assert 100_000 < size < 4_000_000

@@ -76,6 +76,7 @@ def test_results_outlive_the_worker_that_made_them(cluster, session, tmp_path):
     assert [a["attempt"] for a in producers] == [0] * 6, "what the dead worker had made was made again"
 
 
+@pytest.mark.full
 def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writes_a_file(cluster, session, tmp_path):
     session.start("writing", tmp_path)
     session.until(lambda: len(at(tmp_path, "source")) == 3)
@@ -175,6 +176,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(session, tmp_path):
     assert answer["out"] == answer["left"] == []
 
 
+@pytest.mark.full
 def test_a_job_without_executors_says_so_and_ends_when_there_are_some_again(cluster, session, tmp_path):
     hosts = cluster.standalone.hosts
     session.start("waiting", tmp_path)

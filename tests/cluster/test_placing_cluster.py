@@ -12,7 +12,8 @@ pytestmark = pytest.mark.cluster
 SLOW = "127.0.0.4"
 
 
-@pytest.mark.parametrize(("mode", "queue"), [("FAIR", ALL), pytest.param("FIFO", BOUNDED, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize(("mode", "queue"), [("FAIR", ALL), ("FIFO", BOUNDED)])
 def test_mirrors_and_what_is_queued_go_to_nodes_that_are_not_blocked(cluster, tmp_path, mode, queue):
     told = cluster.driver("placing", tmp_path, FIRESTEEL_TEST_MODE=mode, FIRESTEEL_TEST_SLOW=SLOW).answer()
     assert told["queue"] == queue

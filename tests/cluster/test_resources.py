@@ -10,7 +10,7 @@ from tools.standalone import Size
 
 from intervals_kit import most_at_once, most_by
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 LARGE, GPUS, SMALL = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 SIZES = {LARGE: Size(4, "4g"), GPUS: Size(2, "3g", {"gpu": ("0", "1")}), SMALL: Size(1, "1g")}
@@ -60,7 +60,6 @@ def kill_one_of(cluster, driver, folder: Path, victim):
     cluster.standalone.kill_executor(victim)
 
 
-@pytest.mark.full
 def test_mirrors_get_slots_of_their_group_on_nodes_that_are_well(cluster, tmp_path):
     """A node with one slot for the group gets slow; of the two others one has two, and one is too small for any."""
     driver = cluster.driver("speculating", tmp_path, "resource_drivers.py")
@@ -97,7 +96,6 @@ def test_executors_made_for_a_group(cluster, tmp_path):
     assert gpu["slots"] == ["Spark, which makes executors that fit"]
 
 
-@pytest.mark.full
 def test_a_stream_is_granted_the_slots_that_fit_and_its_tasks_are_what_the_group_says(cluster, tmp_path):
     told = cluster.driver("group", tmp_path, "stream_drivers.py", SPARK_LOCAL_IP="127.0.0.1").answer()
     assert told["made"] == {"cpus": "2", "slots": 3, "parallelism": 3, "tasks take": [2], "right": True}
@@ -108,7 +106,6 @@ def test_a_stream_is_granted_the_slots_that_fit_and_its_tasks_are_what_the_group
     assert "FLIP-168" in told["speculation"]
 
 
-@pytest.mark.full
 def test_a_stream_gets_as_many_slots_as_there_are_gpus_and_each_task_one_of_its_own(cluster, tmp_path):
     told = cluster.driver("gpus", tmp_path, "stream_drivers.py").answer()
     assert (told["slots"], told["parallelism"]) == (2, 2)

@@ -24,6 +24,7 @@ def until(condition, driver, seconds=600.0):
         time.sleep(0.02)
 
 
+@pytest.mark.full
 def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(cluster, tmp_path):
     answer = cluster.driver("plain", tmp_path).answer()
     assert "firesteel.storage.directory" in answer["storage unset"]
@@ -41,6 +42,7 @@ def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(
     assert "PYSPARK_PYTHON" in answer["worker python"]
 
 
+@pytest.mark.full
 def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     answer = cluster.driver("blobs", tmp_path).answer()
     assert answer["error"] == "None"

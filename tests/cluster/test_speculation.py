@@ -94,6 +94,7 @@ def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(sessio
     assert sum(a["subtask"] == 0 and "FINISHED" in a["states"] for a in answer["attempts"]) == 1
 
 
+@pytest.mark.full
 def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, session, tmp_path):
     """First that of a mirror, then that of the slow original, while another attempt goes on."""
     session.start("speculating", tmp_path, splits=5, naps=100, race=True)

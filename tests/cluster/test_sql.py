@@ -72,6 +72,7 @@ def test_a_slow_task_is_mirrored(session, tmp_path):
     assert any(a["mirror"] and "FINISHED" in a["states"] for a in answer["attempts"])
 
 
+@pytest.mark.full
 def test_executors_without_it_get_the_drivers_if_it_fits(cluster, tmp_path):
     python = bare_python(tmp_path, "pyspark", "py4j", "pyarrow", "numpy")
     assert subprocess.run([python, "-c", "import duckdb"], capture_output=True, check=False).returncode == 1

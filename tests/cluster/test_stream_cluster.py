@@ -53,6 +53,7 @@ def test_a_second_failed_checkpoint_in_a_row_sets_the_rescale_off(cluster, tmp_p
     assert told["totals"] == [[key, 3] for key in range(50)]
 
 
+@pytest.mark.full
 def test_a_stream_follows_its_workers(cluster, tmp_path):
     cluster.standalone.kill_worker(SECOND)
     cluster.standalone.kill_worker(THIRD)

@@ -166,6 +166,7 @@ def test_sparks_ways_to_cancel_jobs_end_a_query(spark, numbers, options, cancel)
     assert acceleration.queries[-1].left == ()
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_a_query_and_the_script(numbers, tmp_path):
     script = tmp_path / "endless.py"
     script.write_text(

@@ -149,6 +149,7 @@ def test_the_sdist_builds_the_same_wheel(built, tmp_path):
     assert {n: first.read(n) for n in first.namelist()} == {n: second.read(n) for n in second.namelist()}
 
 
+@pytest.mark.full
 def test_the_command_runs_a_script_where_only_the_wheel_and_its_dependencies_are(installed, tmp_path):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     command = installed.with_name("firesteel")

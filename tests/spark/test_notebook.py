@@ -167,6 +167,7 @@ def test_interrupting_while_spark_starts(notebook):
     assert cell.printed() == ""
 
 
+@pytest.mark.full
 def test_the_next_cell_runs_a_job_whose_progress_stays_in_its_place(first):
     assert [o["output_type"] for o in first.outputs] == ["display_data"], "and nothing of Spark's"
     assert first.messages.count("update_display_data") >= 2

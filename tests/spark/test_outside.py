@@ -196,6 +196,7 @@ class FilesWriter(DataSourceWriter):
         return WriterCommitMessage()
 
 
+@pytest.mark.full
 def test_a_data_source_written_in_python(env, tmp_path):
     env.spark.dataSource.register(Squares)
     stream = env.read_with_spark("squares", to=12)

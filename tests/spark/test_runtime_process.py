@@ -29,6 +29,7 @@ def start(folder: Path) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_the_driver_soon_with_a_sentence_and_leaves_nothing(tmp_path):
     process = start(tmp_path)
     process.send_signal(signal.SIGINT)
