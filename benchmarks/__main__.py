@@ -10,6 +10,7 @@ FOLDERS = {
         "exchange",
         "adaptive",
         "fixed",
+        "far",
         "sql",
         "large",
         "tasks",

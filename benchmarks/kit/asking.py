@@ -15,11 +15,11 @@ import pyarrow as pa
 from benchmarks.kit.harness import cpu_seconds
 
 Asked = Callable[[str], tuple[pa.Table, float]]
-"""The answer to a query, and the seconds of its planning where they are known."""
+"""The answer to a query, and one figure more where it is known: seconds of its planning, or requests to a store."""
 
 
 def asks(queries: Iterable[Sequence[Any]], ask: Asked) -> Callable[[], list[Any]]:
-    """``queries``: (number, text). A run gives [number, seconds, CPU seconds, seconds of planning, digest] of each; NaN where it failed."""
+    """``queries``: (number, text). A run gives [number, seconds, CPU seconds, the figure more, digest] of each; NaN where it failed."""
     chosen = [(number, text) for number, text in queries]
 
     def run() -> list[Any]:

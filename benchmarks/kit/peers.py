@@ -70,11 +70,17 @@ def sail(tables: dict[str, str]) -> Any:
     return spark
 
 
-def sail_queries(tables: dict[str, str], queries: list[list[Any]]) -> Callable[[], list[Any]]:
+def sail_queries(tables: dict[str, str], queries: list[list[Any]], far: bool = False) -> Callable[[], list[Any]]:
+    """``far``: the tables lie in the store of ``benchmarks.kit.far``, and its requests count."""
     from benchmarks.kit.asking import asks
+    from benchmarks.kit.far import counted
 
     spark = sail(tables)
-    return asks(queries, lambda text: (spark.sql(text).toArrow(), math.nan))
+
+    def ask(text: str) -> Any:
+        return spark.sql(text).toArrow()
+
+    return asks(queries, counted(ask) if far else lambda text: (ask(text), math.nan))
 
 
 def sail_function(path: str, columns: list[str]) -> Callable[[], list[float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -503,7 +503,7 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 _W = TypeVar("_W")
 
 
-def fetched(wanted: Iterable[_W], fetch: Callable[[_W], _F], threads: int) -> Iterator[tuple[_W, _F]]:
+def fetched(wanted: Iterable[_W], fetch: Callable[[_W], _F], threads: int) -> Generator[tuple[_W, _F]]:
     """Each with what ``fetch`` gave for it, in order; ``threads``: how many are fetched ahead, 0: none.
 
     Closing the iterator gives up what was not begun, and waits for what was.

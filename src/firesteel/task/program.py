@@ -193,6 +193,10 @@ class FileSource(Protocol):
         """None: the source has to read them itself."""
         ...
 
+    def read_all(self, splits: Sequence[Any], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        """The rows of splits, one after the other. Later ones are fetched from a far store meanwhile."""
+        ...
+
     def without_hints(self) -> Self:
         """The same with all row groups of its files."""
         ...

@@ -353,16 +353,19 @@ class _Reading:
         return reader
 
     def _read_splits(self, head: SourceHead, splits: Sequence[Any]) -> Batches:
-        for split in splits:
-            self._ctx.place = split.description if _is_described(split) else ""
-            try:
-                yield from head.source.read(_payload(split), self._ctx)
-            except (FiresteelError, OSError):
-                raise
-            except Exception as error:
-                place = self._ctx.place or "a split"
-                text = f"Reading {place} failed with {error_words(error)}."
-                raise UserFunctionError(text, trace=user_frames(error), place=self._ctx.place) from error
+        try:
+            if isinstance(head.source, FileSource):
+                yield from head.source.read_all([_payload(split) for split in splits], self._ctx)
+            else:
+                for split in splits:
+                    self._ctx.place = split.description if _is_described(split) else ""
+                    yield from head.source.read(_payload(split), self._ctx)
+        except (FiresteelError, OSError):
+            raise
+        except Exception as error:
+            place = self._ctx.place or "a split"
+            text = f"Reading {place} failed with {error_words(error)}."
+            raise UserFunctionError(text, trace=user_frames(error), place=self._ctx.place) from error
         self._ctx.place = ""
 
     def _counted(self, batches: Batches) -> Batches:

@@ -9,13 +9,13 @@ import dataclasses
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import accumulate
-from operator import and_
+from itertools import accumulate, chain, groupby
+from operator import and_, attrgetter
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,14 @@ from firesteel.connectors.files.column_keys import ColumnKeys
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_hidden, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
+from firesteel.connectors.files.reading.far import (
+    FILES_AHEAD,
+    FarFile,
+    Part,
+    Range,
+    fetched_ahead,
+    joined,
+)
 from firesteel.connectors.files.reading.source import (
     FooterSource,
     Listed,
@@ -54,6 +62,7 @@ from firesteel.engine.file_marks import Mark, mark_of
 from firesteel.engine.files import FileRows
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import check_once
+from firesteel.results.reader import fetched
 from firesteel.task.program import TaskContext
 
 _BATCH_BYTES = 4 << 20
@@ -61,6 +70,8 @@ _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
 ROW_GROUP_BYTES = 32 << 20
 _PAGE_BUFFER = 1 << 20
 _THREADS = 16
+_AnyMark = Mark | bytes
+"""Of a local file, or the one that a far store gives."""
 _GLOBS = set("*?[]{}\\")
 _PLAIN = {
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -83,6 +94,38 @@ class _Groups:
 
 
 @dataclass(frozen=True, slots=True)
+class _Opened:
+    """A file that is open."""
+
+    groups: _Groups
+    label: str
+    stream: Any
+    """Of the filesystem, or a FarFile."""
+    file: Any
+    rebase: Rebase | None
+
+    @property
+    def row_groups(self) -> Sequence[int]:
+        return self.groups.row_groups or range(self.file.num_row_groups)
+
+    def place(self, row_group: int) -> str:
+        return f"{self.label}, row group {row_group}"
+
+    def ranges(self, row_group: int, names: Set[str]) -> list[Range]:
+        """Where the values of these columns lie."""
+        about, schema = self.file.metadata.row_group(row_group), self.file.schema_arrow.names
+        top = {name: i for i, name in enumerate(schema)}
+        chunks = [about.column(i) for i in range(about.num_columns)]
+        wanted = [one for one in chunks if schema[top_level(one.path_in_schema, top)] in names]
+        begins = [one.dictionary_page_offset or one.data_page_offset for one in wanted]
+        return joined((at, at + one.total_compressed_size) for at, one in zip(begins, wanted, strict=True))
+
+    def close(self) -> None:
+        self.file.close()
+        self.stream.close()
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
     file: InputFile
     schema: pa.Schema
@@ -95,16 +138,18 @@ class Footer:
     """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
     bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = dataclasses.field(default_factory=dict)
     """By column of integers or dates (days), the least and the greatest value of each row group. A column's are read when a key is looked up in it."""
+    tail: Sequence[Part] = ()
+    """The footer itself, of a file on a far store."""
 
 
 class KeptFooters:
-    """Footers of local files, up to ``most`` bytes of them; the ones that were asked for last stay. Several threads may ask at once."""
+    """Footers of files, up to ``most`` bytes of them; the ones that were asked for last stay. Several threads may ask at once."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes, self._lock = most, 0, threading.Lock()
-        self._kept: dict[str, tuple[Mark, Footer, int]] = {}
+        self._kept: dict[str, tuple[_AnyMark, Footer, int]] = {}
 
-    def get(self, file: InputFile, mark: Mark | None) -> Footer | None:
+    def get(self, file: InputFile, mark: _AnyMark | None) -> Footer | None:
         """``mark``: of the file as it is now. Returns None if the footer must be read: the file has changed, or may have."""
         with self._lock:
             known = self._kept.pop(file.path, None)
@@ -116,9 +161,10 @@ class KeptFooters:
             self._kept[file.path] = known
             return known[1]
 
-    def keep(self, footer: Footer, mark: Mark | None) -> None:
+    def keep(self, footer: Footer, mark: _AnyMark | None) -> None:
         """``mark``: of the file before its footer was read; None: it may change once more without a sign."""
         size = footer.rows.nbytes + 3 * footer.column_bytes.nbytes + _FIELD_BYTES * len(footer.schema)
+        size += sum(len(part) for _, part in footer.tail)
         if mark is None or size > self._most:
             return
         with self._lock:
@@ -302,9 +348,9 @@ class ParquetSource(FooterSource[Footer]):
                 return everything[index]
             both = reduce(and_, usable)
             about = known.get(self._values[self._kept[index]])
-            fragment = pads.ParquetFileFormat().make_fragment(
-                footers[index].file.path, self._filesystem, partition_expression=about
-            )
+            tail, file = footers[index].tail, footers[index].file
+            where = (FarFile(None, file.size, tail),) if tail else (file.path, self._filesystem)
+            fragment = pads.ParquetFileFormat().make_fragment(*where, partition_expression=about)
             try:
                 groups = [group.id for group in fragment.subset(both, schema=self._all_schema).row_groups]
                 single = [part for part in prune if part.rejects_null and told.issuperset(part.columns)]
@@ -325,7 +371,7 @@ class ParquetSource(FooterSource[Footer]):
         comparable = [names & self._told_by(footer) for footer in footers]
         files = zip(self._kept, footers, comparable, strict=True)
         lacking = [number for number, footer, columns in files if not columns <= footer.bounds.keys()]
-        read = partial(_FooterReader().bounds, names)
+        read = partial(_FooterReader().bounds, names, {footer.file.path: footer.tail for footer in footers})
         for number, bounds in for_each_file(self._found, lacking, read).items():
             self._footers[number].bounds.update(bounds)
         return [self._meeting(*file) for file in zip(footers, groups, comparable, strict=True)]
@@ -418,48 +464,85 @@ class ParquetSource(FooterSource[Footer]):
             )
 
     def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        batches = (batch for groups in split for batch in self._read_file(groups, ctx))
+        return self.read_all([split], ctx)
+
+    def read_all(self, splits: Sequence[tuple[_Groups, ...]], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        batches = self._read([groups for split in splits for groups in split], ctx)
         return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
 
     def read_whole(self, file: InputFile, values: Values, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         """All rows of one file. ``values``: of the partition columns."""
-        return self._read_file(_Groups(file.path, file.size, (), values, None), ctx)
+        return self._read([_Groups(file.path, file.size, (), values, None)], ctx)
 
-    def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        label = self._prefix + groups.path
-        place = label
-        local = is_local(self._filesystem)
-        mark = mark_of(groups.path) if local else None
+    def _read(self, parts: Sequence[_Groups], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        files = [
+            _Groups(path, size, tuple(chain.from_iterable(one.row_groups for one in some)), values, None)
+            for (path, size, values), some in groupby(parts, key=attrgetter("path", "size", "values"))
+        ]
+        with closing(self._read_near(files) if is_local(self._filesystem) else self._read_far(files)) as row_groups:
+            for opened, row_group in row_groups:  # one at a time: what was read ahead is freed with it
+                ctx.place = opened.place(row_group)
+                with self._explained(opened.groups, ctx.place):
+                    yield from self._read_row_group(opened, row_group)
+
+    def _read_near(self, files: Iterable[_Groups]) -> Generator[tuple[_Opened, int]]:
+        for groups in files:
+            with closing(self._open(groups)) as opened:
+                for row_group in opened.row_groups:
+                    yield opened, row_group
+
+    def _read_far(self, files: Iterable[_Groups]) -> Generator[tuple[_Opened, int]]:
+        """Opens files, and fetches what is wanted of row groups, before their turn."""
+        wanted = set(self._columns_to_read())
+        with closing(fetched(files, self._open, FILES_AHEAD)) as found:
+            ranges = (
+                ((opened, i), opened.stream, opened.ranges(row_group, wanted))
+                for _, opened in found
+                for i, row_group in enumerate(opened.row_groups)
+            )
+            with closing(fetched_ahead(ranges)) as ready:
+                for (opened, i), taken in ready:
+                    row_group = opened.row_groups[i]
+                    with self._explained(opened.groups, opened.place(row_group)):
+                        opened.stream.parts = taken()
+                    yield opened, row_group
+                    opened.stream.parts = ()
+                    if i + 1 == len(opened.row_groups):
+                        opened.close()
+
+    def _open(self, groups: _Groups) -> _Opened:
+        """Raises FiresteelError for a file that is gone, has changed or is damaged."""
+        local, label = is_local(self._filesystem), self._prefix + groups.path
+        with self._explained(groups, label):
+            mark: _AnyMark | None = mark_of(groups.path) if local else None
+            opened = self._filesystem.open_input_file(groups.path)
+            self._check_size(groups, opened.size())
+            stream: Any = opened if local else FarFile(opened, groups.size)
+            mark = stream.etag if not local else mark if mark_of(groups.path) == mark else None
+            file = pq.ParquetFile(
+                stream,
+                metadata=_kept_footer(groups.path, mark),
+                buffer_size=_PAGE_BUFFER if local else 0,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit="us",
+            )
+            metadata = file.metadata
+            _keep_footer(groups.path, mark, metadata)
+            calendar = Calendar.of(metadata.metadata or {})
+            rebase = Rebase(calendar, metadata.schema, file.schema_arrow, label) if calendar.is_hybrid else None
+            return _Opened(groups, label, stream, file, rebase)
+
+    @contextmanager
+    def _explained(self, groups: _Groups, place: str) -> Generator[None]:
         try:
-            with self._filesystem.open_input_file(groups.path) as stream:
-                self._check_size(groups, stream.size())
-                if mark is not None and mark_of(groups.path) != mark:
-                    mark = None
-                with pq.ParquetFile(
-                    stream,
-                    metadata=_kept_footer(groups.path, mark),
-                    pre_buffer=not local,
-                    buffer_size=_PAGE_BUFFER if local else 0,
-                    page_checksum_verification=True,
-                    coerce_int96_timestamp_unit="us",
-                ) as file:
-                    metadata = file.metadata
-                    _keep_footer(groups.path, mark, metadata)
-                    calendar = Calendar.of(metadata.metadata or {})
-                    rebase = Rebase(calendar, metadata.schema, file.schema_arrow, label) if calendar.is_hybrid else None
-                    for row_group in groups.row_groups or range(
-                        file.num_row_groups
-                    ):  # one at a time: what was read ahead is freed with it
-                        ctx.place = place = f"{label}, row group {row_group}"
-                        yield from self._read_row_group(file, row_group, groups.values, place, rebase)
+            yield
         except FileNotFoundError:
             self._check_size(groups, None)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(place, error, self.kind) from error
 
-    def _read_row_group(
-        self, file: Any, row_group: int, values: Values, place: str, rebase: Rebase | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_row_group(self, opened: _Opened, row_group: int) -> Iterator[pa.RecordBatch]:
+        file, values, place = opened.file, opened.groups.values, opened.place(row_group)
         about = file.metadata.row_group(row_group)
         read_schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
         there = set(file.schema_arrow.names)
@@ -470,22 +553,22 @@ class ParquetSource(FooterSource[Footer]):
             return
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
-            given = batch if rebase is None else rebase(batch)
+            given = batch if opened.rebase is None else opened.rebase(batch)
             yield from self._finish(widened(given, read_schema, place), values)
 
 
-_footers: dict[str, tuple[Mark, Any]] = {}
+_footers: dict[str, tuple[_AnyMark, Any]] = {}
 """Those that this process has read last, since splits of one file come one after another."""
 _MOST_FOOTERS, _FOOTER_BYTES = 8, 4 << 20
 
 
-def _kept_footer(path: str, mark: Mark | None) -> Any:
+def _kept_footer(path: str, mark: _AnyMark | None) -> Any:
     """``mark``: of the file that is open; None: it may be another one. Returns None if the footer must be read."""
     known = _footers.get(path)
     return known[1] if known is not None and known[0] == mark else None
 
 
-def _keep_footer(path: str, mark: Mark | None, footer: Any) -> None:
+def _keep_footer(path: str, mark: _AnyMark | None, footer: Any) -> None:
     _footers.pop(path, None)
     if mark is not None and footer.serialized_size <= _FOOTER_BYTES:
         _footers[path] = (mark, footer)
@@ -564,33 +647,47 @@ class _FooterReader:
         self._last: _Columns | None = None
 
     def read(self, found: InputFiles, file: InputFile) -> Footer:
-        with self._opened(found, file) as (metadata, columns):
-            rows, sizes = _plain_column_bytes(metadata, columns)
-            times = columns.times.in_file(metadata, columns.schema)
-            return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns))
+        with self._opened(found, file) as stream:
+            if not isinstance(stream, FarFile):
+                return self._footer(file, stream, found.label(file.path))
+            mark = stream.etag
+            kept = None if mark is None else _driver_footers.get(file, mark)
+            if kept is None:
+                kept = replace(self._footer(file, stream, found.label(file.path)), tail=stream.parts)
+                _driver_footers.keep(kept, mark)
+            return kept
+
+    def _footer(self, file: InputFile, stream: Any, label: str) -> Footer:
+        metadata, columns = self._parsed(stream, label)
+        rows, sizes = _plain_column_bytes(metadata, columns)
+        times = columns.times.in_file(metadata, columns.schema)
+        return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns))
 
     def bounds(
-        self, names: Iterable[str], found: InputFiles, file: InputFile
+        self, names: Iterable[str], tails: Mapping[str, Sequence[Part]], found: InputFiles, file: InputFile
     ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """``Footer.bounds`` of these columns. Those of other types are left out."""
-        with self._opened(found, file) as (metadata, columns):
+        """``Footer.bounds`` of these columns. Those of other types are left out. ``tails``: of files that need not be opened."""
+        label, tail = found.label(file.path), tails[file.path]
+        with nullcontext(FarFile(None, file.size, tail)) if tail else self._opened(found, file) as stream:
+            metadata, columns = self._parsed(stream, label)
             known = (name for name in names if name in columns.numbers)
             return {name: _bounds(metadata, *columns.numbers[name]) for name in known}
 
+    def _parsed(self, stream: Any, label: str) -> tuple[Any, _Columns]:
+        with pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened:
+            return opened.metadata, self._columns(opened.metadata.schema, opened.schema_arrow, label)
+
     @contextmanager
-    def _opened(self, found: InputFiles, file: InputFile) -> Generator[tuple[Any, _Columns]]:
-        """The file's metadata. Raises UsageError for one that is damaged, gone or another one."""
+    def _opened(self, found: InputFiles, file: InputFile) -> Generator[Any]:
+        """Raises UsageError for a file that is damaged, gone or another one, and where what it is read for fails."""
         label = found.label(file.path)
         try:
-            with (
-                found.filesystem.open_input_file(file.path) as stream,
-                pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened,
-            ):
+            with found.filesystem.open_input_file(file.path) as stream:
+                yield stream if is_local(found.filesystem) else FarFile(stream, stream.size(), keeps=True)
                 if stream.size() != file.size:
                     raise UsageError(
                         f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
                     )
-                yield opened.metadata, self._columns(opened.metadata.schema, opened.schema_arrow, label)
         except FileNotFoundError:
             raise UsageError(
                 f"{label} was listed and is gone now.", hint="Run again when nothing writes there."

@@ -1,0 +1,122 @@
+"""Files on a far store, where a request takes tens of milliseconds, whatever its size: parts are fetched before Arrow asks for them."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Range = tuple[int, int]
+"""Bytes [begin, end) of a file."""
+Part = tuple[int, bytes]
+"""Where it begins in the file, and its bytes."""
+
+GAP_BYTES = 256 << 10
+"""Ranges that lie no further apart are fetched in one request, with what lies between them."""
+PART_BYTES = 8 << 20
+"""Longer ranges are fetched by several requests at once."""
+AHEAD_BYTES = 64 << 20
+"""Bytes of a task that wait to be used, at most; a larger part comes alone."""
+FILES_AHEAD = 4
+"""Files that are opened before they are read."""
+_THREADS = 8
+
+
+class FarFile(io.RawIOBase):
+    """The file as Arrow reads it. What was fetched comes from memory; anything else is a request."""
+
+    def __init__(self, stream: Any, size: int, parts: Sequence[Part] = (), *, keeps: bool = False) -> None:
+        """``stream``: None where all that is asked for is in ``parts``. ``keeps``: what is asked for is a part afterwards."""
+        self._stream, self._size, self._at, self._keeps = stream, size, 0, keeps
+        self.parts = parts
+
+    @property
+    def etag(self) -> bytes | None:
+        """What is another after each change of the file's content, as the store says it; None: it says nothing."""
+        return (self._stream.metadata() or {}).get("ETag") or None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes | memoryview:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Arrow takes a memoryview without a copy."""
+        begin = self._at
+        self._at = end = self._size if size < 0 else min(begin + size, self._size)
+        for start, part in self.parts:
+            if start <= begin and end <= start + len(part):
+                return memoryview(part)[begin - start : end - start]
+        data = self.read_at(end - begin, begin)
+        if self._keeps:
+            self.parts = [*self.parts, (begin, data)]
+        return data
+
+    def read_at(self, size: int, begin: int) -> bytes:
+        """Asks the store. Any thread may."""
+        return self._stream.read_at(size, begin)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        super().close()
+
+
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """The same bytes and gaps that are not worth a request, in order."""
+    found: list[Range] = []
+    for begin, end in sorted(ranges):
+        if found and begin <= found[-1][1] + GAP_BYTES:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def fetched_ahead(
+    wanted: Iterable[tuple[T, FarFile, Sequence[Range]]],
+) -> Generator[tuple[T, Callable[[], list[Part]]]]:
+    """For each (what, file, ranges of it) what was asked for, and a function that gives its parts, and raises what the store says.
+
+    Later ones are fetched meanwhile, as far as AHEAD_BYTES go. Closing the generator waits for requests that are under way.
+    """
+    pool = ThreadPoolExecutor(_THREADS)
+    waiting: deque[tuple[T, int, list[tuple[int, list[Future[bytes]]]]]] = deque()
+    held = 0
+    try:
+        for what, file, ranges in wanted:
+            parts = [
+                (
+                    begin,
+                    [pool.submit(file.read_at, min(PART_BYTES, end - at), at) for at in range(begin, end, PART_BYTES)],
+                )
+                for begin, end in ranges
+            ]
+            size = sum(end - begin for begin, end in ranges)
+            waiting.append((what, size, parts))
+            held += size
+            while held > AHEAD_BYTES:
+                first, size, parts = waiting.popleft()
+                held -= size
+                yield first, partial(_whole, parts)
+        while waiting:
+            first, _, parts = waiting.popleft()
+            yield first, partial(_whole, parts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _whole(parts: list[tuple[int, list[Future[bytes]]]]) -> list[Part]:
+    return [(begin, b"".join([future.result() for future in futures])) for begin, futures in parts]
