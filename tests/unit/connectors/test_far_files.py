@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+
 from connectors_kit import context
 from far_storage import FarHandler
-
 from firesteel.connectors.files.reading import far
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import FiresteelError

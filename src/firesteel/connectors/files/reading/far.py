@@ -27,7 +27,7 @@ _THREADS = 8
 
 
 class FarFile(io.RawIOBase):
-    """The file as Arrow reads it. What was fetched comes from memory; anything else is a request."""
+    """The file as Arrow reads it. Fetched parts come from memory, others from the store."""
 
     def __init__(self, stream: Any, size: int, parts: Sequence[Part] = (), *, keeps: bool = False) -> None:
         """``stream``: None where all that is asked for is in ``parts``. ``keeps``: what is asked for is a part afterwards."""
