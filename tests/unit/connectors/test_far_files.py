@@ -11,6 +11,7 @@ import pytest
 from connectors_kit import context
 from far_storage import FarHandler
 from firesteel.connectors.files.reading import far
+from firesteel.connectors.formats import parquet
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import FiresteelError
 
@@ -95,6 +96,23 @@ def test_what_waits_has_a_limit(files, asked, monkeypatch):
         assert number == 0 and [(begin, len(data)) for begin, data in parts()] == [(0, 100)]
         ready.close()
     assert len(asked.reads) <= 3
+
+
+def test_few_files_are_open_at_a_time(tmp_path, asked, monkeypatch):
+    """Nothing is fetched of rows that are only counted."""
+    for i in range(40):
+        pq.write_table(pa.table({"n": [i]}), tmp_path / f"{i}.parquet")
+    source = source_of(tmp_path, asked).push_down([], None)
+    opened, closed = [], []
+    original, close = parquet.ParquetSource._open, parquet._Opened.close
+    monkeypatch.setattr(parquet.ParquetSource, "_open", lambda *given: opened.append(1) or original(*given))
+    monkeypatch.setattr(parquet._Opened, "close", lambda one: closed.append(1) or close(one))
+    splits = [split.payload for split in source.list_splits(1 << 30)]
+    most = rows = 0
+    for opened_file, _ in source._read_far([groups for split in splits for groups in split]):
+        rows += opened_file.file.metadata.num_rows
+        most = max(most, len(opened) - len(closed))
+    assert rows == len(closed) == 40 and most <= far.WAITING + far.FILES_AHEAD + 3
 
 
 def test_what_the_store_says_is_told_with_the_row_group(files, asked):

@@ -21,6 +21,8 @@ PART_BYTES = 8 << 20
 """Longer ranges are fetched by several requests at once."""
 AHEAD_BYTES = 64 << 20
 """Bytes of a task that wait to be used, at most; a larger part comes alone."""
+WAITING = 16
+"""Row groups that wait, at most, so that few files are open."""
 FILES_AHEAD = 4
 """Files that are opened before they are read."""
 _THREADS = 8
@@ -90,7 +92,7 @@ def fetched_ahead(
 ) -> Generator[tuple[T, Callable[[], list[Part]]]]:
     """For each (what, file, ranges of it) what was asked for, and a function that gives its parts, and raises what the store says.
 
-    Later ones are fetched meanwhile, as far as AHEAD_BYTES go. Closing the generator waits for requests that are under way.
+    Later ones are fetched meanwhile, as far as AHEAD_BYTES and WAITING allow. Closing the generator waits for requests that are under way.
     """
     pool = ThreadPoolExecutor(_THREADS)
     waiting: deque[tuple[T, int, list[tuple[int, list[Future[bytes]]]]]] = deque()
@@ -107,7 +109,7 @@ def fetched_ahead(
             size = sum(end - begin for begin, end in ranges)
             waiting.append((what, size, parts))
             held += size
-            while held > AHEAD_BYTES:
+            while held > AHEAD_BYTES or len(waiting) > WAITING:
                 first, size, parts = waiting.popleft()
                 held -= size
                 yield first, partial(_whole, parts)
