@@ -20,6 +20,7 @@ from tests.simulation.shares import ShareBook
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model import descriptors
 from firesteel.model.absorbing import worker_of
+from firesteel.model.costs import NO_COSTS, StepCosts
 from firesteel.model.heavy_keys import HeavyKey, encode_heavy_keys
 from firesteel.model.job_graph import (
     IntermediateDataSet,
@@ -30,10 +31,9 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
+from firesteel.model.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
-from firesteel.model.steps.costs import NO_COSTS, StepCosts
-from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.report.decisions import with_reason
 from firesteel.report.waits import in_words

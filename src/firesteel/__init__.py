@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from firesteel.api.acceleration.handle import Acceleration, accelerate
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
-    from firesteel.api.jobs.job_client import JobClient, JobResult
-    from firesteel.api.jobs.job_tables import History
+    from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.api.job_tables import History
     from firesteel.api.steps import window as window
     from firesteel.api.steps.aggregates import agg as agg
     from firesteel.api.streams.data_stream import BroadcastStream, DataStream
@@ -42,9 +42,9 @@ _HOMES = {
     "Acceleration": "firesteel.api.acceleration.handle",
     "accelerate": "firesteel.api.acceleration.handle",
     "ExecutionEnvironment": "firesteel.api.environment",
-    "History": "firesteel.api.jobs.job_tables",
-    "JobClient": "firesteel.api.jobs.job_client",
-    "JobResult": "firesteel.api.jobs.job_client",
+    "History": "firesteel.api.job_tables",
+    "JobClient": "firesteel.api.job_client",
+    "JobResult": "firesteel.api.job_client",
     "KeyedStream": "firesteel.api.streams.keyed_stream",
     "Row": "firesteel.task.functions.rows",
     "Sink": "firesteel.connectors.base",

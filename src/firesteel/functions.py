@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from firesteel.api.expressions.column import Column, column, named
+from firesteel.api.column import Column, column, named
 from firesteel.api.steps import window
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall

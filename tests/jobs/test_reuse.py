@@ -19,8 +19,7 @@ from firesteel.journal.listing import listed
 from firesteel.options import Options
 from firesteel.recovery.takeover import find_job
 from firesteel.recovery.uses import end_uses
-from firesteel.spark.recovery import gate, resuming
-from firesteel.spark.recovery.corrections import reused
+from firesteel.spark.recovery import gate, resuming, reused
 from firesteel.spark.recovery.gate import LogGate
 from firesteel.spark.storage.directories import Place
 from firesteel.spark.storage.leftovers import KeptResults
@@ -258,7 +257,7 @@ def test_a_file_system_without_links(runs, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr("firesteel.spark.recovery.corrections.kept_objects.os.link", refuse)
+    monkeypatch.setattr("firesteel.spark.recovery.kept_objects.os.link", refuse)
     cell(runs, FIXED)
     (first,) = runs.jobs
     assert cell(runs, LAST) == (plus(1, expected()), {"last"})

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from firesteel.api.jobs.job_client import JobClient
+from firesteel.api.job_client import JobClient
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.spark.driver.runtime import launch, submit

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.jobs.job_client import JobClient
+from firesteel.api.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.report.explain import attempts_report
 from firesteel.report.fold import JobHistory

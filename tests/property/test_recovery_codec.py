@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from firesteel.model.arrays import Floats, Ints, Names
-from firesteel.model.steps.reports import Opening, StepReport
+from firesteel.model.reports import Opening, StepReport
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.recovery import codec
 

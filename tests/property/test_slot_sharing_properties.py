@@ -13,7 +13,7 @@ from firesteel.arrow import col
 from firesteel.compile import plan as planning
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.plan import plan
-from firesteel.compile.rewrites.push_down import push_down
+from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import StreamNode, UnionStep, reachable
 from firesteel.compile.vertices import fuse

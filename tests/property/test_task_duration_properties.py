@@ -11,8 +11,8 @@ from tests.effort import examples
 from tests.property.test_parallelism_properties import requests
 from tests.scheduler_kit import GraphBuilder, Plane
 
+from firesteel.model.costs import StepCost, StepCosts
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
-from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.parallelism import decide_source, decide_vertex

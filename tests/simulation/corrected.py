@@ -45,8 +45,8 @@ from firesteel.simulation.dice import Dice
 from firesteel.simulation.job import Outcome
 from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
 from firesteel.spark.recovery.deployments import Answered, Noted, Port
+from firesteel.spark.recovery.kept_objects import KeptObjects, LeftJob
 from firesteel.task.program import ResultOutput
 
 Execution = tuple[int, int, int]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from firesteel.api.jobs.job_client import JobClient
+from firesteel.api.job_client import JobClient
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.session.sessions import create_session
 from runtime_support import NUMBERS, options, two_steps

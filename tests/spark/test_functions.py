@@ -18,7 +18,7 @@ from tests.operators_support import value
 from firesteel import ExecutionEnvironment
 from firesteel import functions as our_functions
 from firesteel import window as our_window
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
 from firesteel.errors import FiresteelError

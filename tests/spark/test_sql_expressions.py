@@ -10,7 +10,7 @@ import pytest
 
 import sql_expressions_kit as kit
 from firesteel.plan.expr import Unsupported
-from firesteel.render.expressions.nested import arrays, lambdas, maps
+from firesteel.render.expressions import arrays, lambdas, maps
 from firesteel.render.expressions.times.zones import zone_of
 from firesteel.render.expressions.translator import RULES
 from sql_expressions_grammar import JSON, TIMES_OF_ZONES, documents

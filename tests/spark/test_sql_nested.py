@@ -11,7 +11,7 @@ import pytest
 
 import sql_expressions_kit as plain_kit
 import sql_nested_kit as kit
-from firesteel.render.expressions.nested import arrays, lambdas, maps
+from firesteel.render.expressions import arrays, lambdas, maps
 from sql_plans_kit import version
 
 pytestmark = pytest.mark.spark

@@ -43,7 +43,7 @@ from firesteel.ui.process import ui_of
 from firesteel.users_line import caller_level
 
 if TYPE_CHECKING:
-    from firesteel.api.jobs.job_client import JobClient, JobResult
+    from firesteel.api.job_client import JobClient, JobResult
     from firesteel.connectors.base import Source
     from firesteel.spark.driver.runtime import SubmittedJob
 
@@ -483,7 +483,7 @@ class ExecutionEnvironment:
 
     def _executed_here(self, name: str, local: LocalMode) -> JobResult:
         """Prints the rows of each sink."""
-        from firesteel.api.jobs.job_client import LocalResult
+        from firesteel.api.job_client import LocalResult
 
         sinks = self._taken()
         begun = time.monotonic()
@@ -501,7 +501,7 @@ class ExecutionEnvironment:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         with _interruptible(name):
-            from firesteel.api.jobs.job_client import JobClient
+            from firesteel.api.job_client import JobClient
 
             def by_spark(error: FiresteelError) -> tuple[SubmittedJob, Callable[[FiresteelError], object]] | None:
                 instead = left_to_spark(sinks, error)

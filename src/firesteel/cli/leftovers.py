@@ -31,7 +31,7 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
-    from firesteel.api.jobs.leftovers import KeptJob, KeptRun, LeftOver, Leftover
+    from firesteel.api.leftovers import KeptJob, KeptRun, LeftOver, Leftover
 
 
 VERSION = 1
@@ -50,7 +50,7 @@ def results(
     Of all jobs, or of one with its steps: how much of it had finished, how large its results are, until when they are kept, of which
     script they are, and why nobody could go on with it. The storage is that of -O firesteel.storage.directory.
     """
-    from firesteel.api.jobs.leftovers import KeptResults
+    from firesteel.api.leftovers import KeptResults
 
     kept = KeptResults(given_options(option))
     jobs = kept.jobs() if job is None else [kept.job(job)]
@@ -68,7 +68,7 @@ def results(
 
 def state_of(job: KeptJob) -> str:
     """In a word or two."""
-    from firesteel.api.jobs.leftovers import Owner
+    from firesteel.api.leftovers import Owner
 
     if job.has_ended and job.told is not None:
         return job.told.ended.lower()
@@ -82,7 +82,7 @@ def state_of(job: KeptJob) -> str:
 
 
 def _listed(jobs: Sequence[KeptJob]) -> Iterator[str]:
-    from firesteel.api.jobs.leftovers import bytes_of
+    from firesteel.api.leftovers import bytes_of
 
     columns = ("job", "name", "state", "finished", "size", "written", "kept for", "script")
     rows = [
@@ -326,7 +326,7 @@ def age_of(text: str) -> float:
 
 def _left_over(options: Any) -> tuple[list[Item], list[str]]:
     """The leftovers that may be removed, and sentences about the others."""
-    from firesteel.api.jobs.leftovers import Leftovers
+    from firesteel.api.leftovers import Leftovers
 
     try:
         places = Leftovers(options)
@@ -352,7 +352,7 @@ def _left_over(options: Any) -> tuple[list[Item], list[str]]:
 
 def _results(options: Any, job_id: str | None, age: float | None) -> tuple[list[Item], list[str]]:
     """Results that may be removed, and sentences about the others. Raises UsageError for a job that has none, or that runs."""
-    from firesteel.api.jobs.leftovers import KeptResults, Owner
+    from firesteel.api.leftovers import KeptResults, Owner
 
     places = KeptResults(options)
 
@@ -375,7 +375,7 @@ def _results(options: Any, job_id: str | None, age: float | None) -> tuple[list[
 
 
 def _why_it_stays(job: Any) -> str:
-    from firesteel.api.jobs.leftovers import Owner
+    from firesteel.api.leftovers import Owner
 
     elsewhere = (
         f"its driver is one of another machine; 'firesteel clean --results {job.job_id}' looks whether it still writes"
@@ -456,7 +456,7 @@ def recover(
 
 def _recovered(path: str, *, dead: bool, dry_run: bool) -> bool:
     """Returns True if something is left there. Raises FiresteelError."""
-    from firesteel.api.jobs.leftovers import Owner, unpublished
+    from firesteel.api.leftovers import Owner, unpublished
 
     label, found = unpublished(path)
     if not found:
@@ -516,7 +516,7 @@ def resume(
     The same as 'firesteel run --resume JOB SCRIPT ARGUMENTS' with the job's -O options. Exit codes are those of 'run'.
     """
     from firesteel.api.environment import set_defaults
-    from firesteel.api.jobs.leftovers import left_by
+    from firesteel.api.leftovers import left_by
     from firesteel.cli.script import run_script
     from firesteel.options import RECOVERY_DRY_RUN, RECOVERY_RESUME, Layer, Options, Origin
     from firesteel.options.registry import ON_COMMAND_LINE

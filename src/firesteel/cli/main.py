@@ -190,7 +190,7 @@ def run(
         if code:
             unexecuted.script_failed()
         if code and "firesteel.spark.driver.runtime" in sys.modules:  # jobs may have run
-            from firesteel.api.jobs.leftovers import script_failed
+            from firesteel.api.leftovers import script_failed
 
             script_failed()
         raise typer.Exit(told.ended(code))

@@ -19,13 +19,13 @@ from firesteel.compile.adaptive.one_step import InOneStep, Undivided, in_one_ste
 from firesteel.compile.adaptive.runtime_filters import runtime_filters
 from firesteel.compile.adaptive.two_steps import divides_values, parted
 from firesteel.compile.attempts import attempts_of, is_called_async
+from firesteel.compile.below_unions import below_unions
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.exchanges import asks_for_pipelined, is_pipelined, is_ranged, pipeline, store_all, unasked_ship
 from firesteel.compile.fingerprint import step_identity
 from firesteel.compile.lineage import external
 from firesteel.compile.plan import Feed, PlannedStep, plan
-from firesteel.compile.rewrites.below_unions import below_unions
-from firesteel.compile.rewrites.push_down import push_down
+from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import (
     CollectStep,

@@ -14,8 +14,8 @@ import msgspec
 
 from firesteel.journal.listing import HEAD, TAIL, Numbers, Planned, ends_of
 from firesteel.journal.places import SUFFIX, journal_directories, slug
+from firesteel.model.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.model.job_graph import JobGraph
-from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import TARGET_TASK_DURATION, Options
 
 LOOKED_AT = 8

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from firesteel.model.costs import fused
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
-from firesteel.model.steps.costs import fused
 
 SIDES = ("left", "right")
 ONE_STEP = "that would cost more than it saves"

@@ -16,7 +16,7 @@ from firesteel.humanize import format_bytes, format_count, format_seconds, plura
 from firesteel.journal.file import skipped
 from firesteel.journal.scripts import QueryRecord
 from firesteel.model.job_graph import ResultPartitionType
-from firesteel.model.steps.reports import (
+from firesteel.model.reports import (
     CALL_MS,
     CALLS,
     CLOSE_ERRORS,

@@ -22,7 +22,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.file import last_record
 from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
-from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS
+from firesteel.model.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS
 from firesteel.options import FRAMEWORK_MEMORY, MAX_PARALLELISM, PARALLELISM_DEFAULT, SPECULATIVE_ENABLED
 from firesteel.report.executions import BusySlots, Executions, Lives
 from firesteel.scheduler.kernel.records import (

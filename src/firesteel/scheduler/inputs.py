@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from firesteel.errors import FiresteelError
-from firesteel.model.steps.costs import NO_COSTS, StepCosts
+from firesteel.model.costs import NO_COSTS, StepCosts
 from firesteel.option_functions import OptionFunctionError
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.slots.resource_profile import SlotMode

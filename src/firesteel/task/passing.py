@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
-from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
+from firesteel.model.reports import SAMPLED, SAMPLED_FILE
 from firesteel.results.plain import add_row_bytes, to_stored
 from firesteel.task.program import Batches, TaskContext, UnitInput
 

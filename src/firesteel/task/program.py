@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from firesteel.engine.files import FileRows
 from firesteel.engine.package import EnginePackage
 from firesteel.model.order import Order
-from firesteel.model.steps.reports import StepReport
+from firesteel.model.reports import StepReport
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.mapped import MappedObjects, PrivateObjects
 

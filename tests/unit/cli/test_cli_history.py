@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.journal_samples import planned, word_count
 
-from firesteel.api.jobs.job_tables import History
+from firesteel.api.job_tables import History
 from firesteel.cli.history_list import list_jobs
 from firesteel.errors import UsageError
 from firesteel.journal import listing

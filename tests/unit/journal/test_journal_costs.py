@@ -8,8 +8,8 @@ import pytest
 
 from firesteel.journal.costs import ENOUGH_RUNS, LOOKED_AT, earlier_costs
 from firesteel.journal.file import Journal
+from firesteel.model.costs import NO_COSTS, StepCost
 from firesteel.model.job_graph import JobGraph, JobVertex
-from firesteel.model.steps.costs import NO_COSTS, StepCost
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, MetricsSnapshot
 

@@ -12,7 +12,7 @@ import pytest
 from tests.journal_samples import word_count
 
 from firesteel import History
-from firesteel.api.jobs.job_client import JobResult
+from firesteel.api.job_client import JobResult
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
 from firesteel.options import Options

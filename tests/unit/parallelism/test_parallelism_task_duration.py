@@ -7,8 +7,8 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 
 from firesteel.errors import UsageError
+from firesteel.model.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
-from firesteel.model.steps.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.inputs import DirectInputs, Inputs
 from firesteel.scheduler.kernel.records import Decision, JobPlanned

@@ -9,8 +9,8 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, plane
 from tests.simulation.job import SimulatedJob
 
+from firesteel.model.costs import StepCost
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
-from firesteel.model.steps.costs import StepCost
 from firesteel.options import Options
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex

@@ -10,7 +10,7 @@ import pytest
 
 from firesteel.compile.identity.facts import Fact, VertexPrint
 from firesteel.errors import UsageError
-from firesteel.model.steps.reports import Opening
+from firesteel.model.reports import Opening
 from firesteel.options import Options
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore, object_name
@@ -20,11 +20,11 @@ from firesteel.scheduler.kernel.commands import Deploy, InputRanges, Splits
 from firesteel.scheduler.recovery.codec import encode
 from firesteel.scheduler.recovery.earlier import earlier_job, execution_key
 from firesteel.scheduler.recovery.records import Deployed, DriverBegan, Identified, Told
-from firesteel.spark.recovery.corrections.corrected import Lines, matches
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
-from firesteel.spark.recovery.corrections.reused import check_reuse
+from firesteel.spark.recovery.corrected import Lines, matches
 from firesteel.spark.recovery.deployments import _reads
+from firesteel.spark.recovery.kept_objects import KeptObjects, LeftJob
 from firesteel.spark.recovery.resuming import recovery_mode
+from firesteel.spark.recovery.reused import check_reuse
 
 A, B = b"a" * 16, b"b" * 16
 

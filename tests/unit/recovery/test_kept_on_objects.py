@@ -12,7 +12,7 @@ from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.store import object_name
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
+from firesteel.spark.recovery.kept_objects import KeptObjects, LeftJob
 
 MANY = 100
 

@@ -21,8 +21,8 @@ from firesteel.recovery.uses import begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
 from firesteel.results.storage.store import StorageError
 from firesteel.scheduler.recovery.records import Alive, Ended
-from firesteel.spark.recovery.corrections import corrected
-from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.recovery import corrected
+from firesteel.spark.recovery.corrected import Taking
 from firesteel.spark.storage import directories
 from firesteel.spark.storage.directories import JobStorage, Place
 from takeover_kit import begun, entry, store_of

@@ -22,8 +22,8 @@ from firesteel.recovery.uses import end_uses
 from firesteel.results.storage.owner import myself, process_start
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.recovery.records import Alive, DriverBegan, Ended, LogHeader, encode_records
-from firesteel.spark.recovery.corrections import corrected
-from firesteel.spark.recovery.corrections.corrected import Taking
+from firesteel.spark.recovery import corrected
+from firesteel.spark.recovery.corrected import Taking
 from firesteel.spark.storage.directories import Place
 from takeover_kit import begun, contended, store_of
 

@@ -15,7 +15,7 @@ from firesteel.recovery.retention import BYTES, FINISHED, LINES, RETAIN
 from firesteel.recovery.takeover import FoundJob
 from firesteel.recovery.uses import USED, begin_use, end_uses, last_use
 from firesteel.results.storage.owner import ENDED, myself
-from firesteel.spark.recovery.corrections.corrected import CorrectedJob, Taken
+from firesteel.spark.recovery.corrected import CorrectedJob, Taken
 from firesteel.spark.storage.directories import JobStorage, Place, Space, superseded
 
 HOLDS = """

@@ -10,8 +10,8 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane, waits_of
 
 from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
+from firesteel.model.costs import StepCost, StepCosts
 from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
-from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e

@@ -7,8 +7,8 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, plane
 
 from firesteel.model.absorbing import Absorbing, absorb
+from firesteel.model.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.model.job_graph import JobGraph, JoinInfo, ShipStrategy
-from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.scheduler.joins.estimates import MOST_BYTES, Estimate, Estimates
 from firesteel.scheduler.scheduler import Scheduler
 

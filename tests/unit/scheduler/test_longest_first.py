@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 
+from firesteel.model.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.commands import Deploy

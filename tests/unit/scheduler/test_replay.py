@@ -7,8 +7,8 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, ints
 
 from firesteel import SlowTaskBaseline
+from firesteel.model.costs import StepCost, StepCosts
 from firesteel.model.job_graph import JobGraph, ShipStrategy
-from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.option_functions import OptionFunctionError
 from firesteel.options import Options
 from firesteel.scheduler.inputs import Inputs, SideInputs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.scheduler_kit import ints
 
-from firesteel.model.steps.reports import CALLS, ERRORS, SET_UP_BYTES, SET_UP_MS, StepReport
+from firesteel.model.reports import CALLS, ERRORS, SET_UP_BYTES, SET_UP_MS, StepReport
 from firesteel.scheduler.topology.step_counts import StepCounts, only_counts
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
 
+from firesteel.model.costs import StepCost, StepCosts
 from firesteel.model.job_graph import JoinInfo, ShipStrategy
-from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import records as r
 

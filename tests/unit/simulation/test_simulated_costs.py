@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.job import SimulatedJob
 
-from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
+from firesteel.model.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.scheduler import create_scheduler

@@ -13,7 +13,7 @@ from tests.effort import examples
 from tests.scheduler_kit import GraphBuilder, ints
 
 from firesteel.model.job_graph import JobGraph, ShipStrategy
-from firesteel.model.steps.reports import SET_UP_MS, StepReport
+from firesteel.model.reports import SET_UP_MS, StepReport
 from firesteel.options import Options
 from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.kernel.states import ExecutionState

@@ -13,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from firesteel.errors import UsageError
-from firesteel.model.steps.reports import SET_UP_BYTES, SET_UPS
+from firesteel.model.reports import SET_UP_BYTES, SET_UPS
 from firesteel.task.functions import instances
 from firesteel.task.functions.group_functions import takes_key
 from firesteel.task.functions.instances import SetUp, make_room, put_back, ready, with_set_up

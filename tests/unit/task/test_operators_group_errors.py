@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.model.steps.reports import ERRORS, GROUP_ROWS, MOST_SAMPLES, decode, encode
+from firesteel.model.reports import ERRORS, GROUP_ROWS, MOST_SAMPLES, decode, encode
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
 from firesteel.task.functions.row_errors import OnError, TooManyErrors, error_schema
 from firesteel.task.operators.aggregation.reduce import ReduceGroups

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.model.steps.reports import ERRORS, MOST_SAMPLES, decode, encode
+from firesteel.model.reports import ERRORS, MOST_SAMPLES, decode, encode
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.row_errors import OnError, TooManyErrors
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows

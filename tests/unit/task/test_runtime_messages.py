@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_loop import END, Loop, decode, deploy, failed, finished
-from firesteel.model.steps.reports import CALLS, ERRORS, SET_UPS, Opening, StepReport
-from firesteel.model.steps.reports import encode as encode_reports
+from firesteel.model.reports import CALLS, ERRORS, SET_UPS, Opening, StepReport
+from firesteel.model.reports import encode as encode_reports
 from firesteel.scheduler.kernel import events as e
 from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.task.executor.messages import (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel.errors import FiresteelError
-from firesteel.model.steps.reports import CALLS, RETRIES
+from firesteel.model.reports import CALLS, RETRIES
 from firesteel.task.functions.row_errors import OnError
 from firesteel.task.functions.user_code import UserFunctionError
 from firesteel.task.services import calls as calls_module

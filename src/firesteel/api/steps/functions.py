@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from firesteel.api.column import Column
 from firesteel.api.ddl import to_schema
-from firesteel.api.expressions.column import Column
 from firesteel.api.steps.common import (
     OnErrorWords,
     on_error,

@@ -17,8 +17,8 @@ from firesteel.api.steps.projection import Computed, project, projected, with_ex
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import windowed
 from firesteel.compile import nodes
+from firesteel.compile.push_down import narrowest
 from firesteel.compile.relations import groups
-from firesteel.compile.rewrites.push_down import narrowest
 from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of

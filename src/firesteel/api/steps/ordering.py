@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.expressions import column as expressions
+from firesteel.api import column as expressions
 from firesteel.api.steps.common import check_order, flat, require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import chosen, with_expressions

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.expressions.column import Column
-from firesteel.api.expressions.column import column as as_column
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.column import Column
+from firesteel.api.column import column as as_column
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation
 from firesteel.api.steps.common import step_at, unused_name

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.api.expressions.column import Column
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.column import Column
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.common import NotTranslated

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from firesteel.api.expressions.column import Column, column, named
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.column import Column, column, named
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.functions import Aggregation, call_of, output_type
 from firesteel.api.steps.common import check_order, flat, require_count

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api import column as expressions
 from firesteel.api.connectors import dataframes, spark_aggregates, spark_columns
-from firesteel.api.expressions import column as expressions
 from firesteel.api.steps import (
     common,
     functions,

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
-from firesteel.api.steps import actions, caching
+from firesteel.api.steps import actions, caching, merging, writing
 from firesteel.api.steps.common import require_count, step_at
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.sinks import merging, writing
-from firesteel.api.steps.sinks.writing import FileOptions, Layout, TableOptions, laid_out
+from firesteel.api.steps.writing import FileOptions, Layout, TableOptions, laid_out
 from firesteel.compile.stream_graph import Chaining, StepConfig, StreamNode
 from firesteel.local import runs
 from firesteel.model.slot_sharing_group import SlotSharingGroup, as_group

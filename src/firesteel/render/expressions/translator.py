@@ -10,8 +10,20 @@ from collections.abc import Callable, Iterable
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
 from firesteel.plan.types import carried, checked_inside, element_of
-from firesteel.render.expressions import arithmetic, binaries, calls, casts, json, logic, near, regexes, strings
-from firesteel.render.expressions.nested import arrays, lambdas, maps
+from firesteel.render.expressions import (
+    arithmetic,
+    arrays,
+    binaries,
+    calls,
+    casts,
+    json,
+    lambdas,
+    logic,
+    maps,
+    near,
+    regexes,
+    strings,
+)
 from firesteel.render.expressions.times import dates, intervals, patterns, timestamps
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from firesteel.model.arrays import Ints
-from firesteel.model.steps.costs import StepCosts
+from firesteel.model.costs import StepCosts
 from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firesteel.humanize import format_bytes, plural
+from firesteel.model.costs import StepCosts
 from firesteel.model.job_graph import JobEdge, JobVertex, ShipStrategy
-from firesteel.model.steps.costs import StepCosts
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 
 MOST_BYTES = 1 << 60

@@ -16,8 +16,8 @@ import numpy as np
 
 from firesteel.errors import Stop
 from firesteel.model.arrays import Floats, Ints, Names, select
+from firesteel.model.reports import StepReport
 from firesteel.model.sizes import pack
-from firesteel.model.steps.reports import StepReport
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from firesteel.errors import UsageError
-from firesteel.model.steps.costs import StepCost
+from firesteel.model.costs import StepCost
 from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,

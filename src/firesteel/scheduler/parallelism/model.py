@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
+from firesteel.model.costs import StepCost
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.kernel.commands import InputRanges
 
 Longs = NDArray[np.int64]

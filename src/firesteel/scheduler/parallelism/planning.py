@@ -12,6 +12,7 @@ import numpy as np
 from firesteel.errors import FiresteelError
 from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
+from firesteel.model.costs import ENGINE_COST, HASHING_COST, StepCost
 from firesteel.model.forward_group import forward_groups
 from firesteel.model.heavy_keys import HeavyKey
 from firesteel.model.job_graph import (
@@ -21,8 +22,7 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.steps.costs import ENGINE_COST, HASHING_COST, StepCost
-from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
+from firesteel.model.reports import SAMPLED, SAMPLED_FILE
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo

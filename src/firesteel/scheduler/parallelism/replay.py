@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from firesteel.model.costs import StepCost
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
 TAPERED = "tapered"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from firesteel.model.descriptors import DIGEST_BYTES
-from firesteel.model.steps.reports import Opening
+from firesteel.model.reports import Opening
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.recovery.codec import DEPLOYING, decode
 from firesteel.scheduler.recovery.records import Alive, AnyLogRecord, Deployed, DriverBegan, Identified, Told

@@ -17,7 +17,7 @@ from firesteel.model.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
-from firesteel.model.steps.reports import SET_UP_MS
+from firesteel.model.reports import SET_UP_MS
 from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects, Splits

@@ -9,7 +9,7 @@ import numpy as np
 
 from firesteel.humanize import format_count
 from firesteel.model.arrays import Ints
-from firesteel.model.steps.reports import ERRORS, MOST_OF_ONE, StepReport, failed, summed
+from firesteel.model.reports import ERRORS, MOST_OF_ONE, StepReport, failed, summed
 from firesteel.scheduler.kernel.records import RowErrors
 
 MOST_SAMPLES = 20

@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from firesteel.model.arrays import Floats
-from firesteel.model.steps.reports import decode
+from firesteel.model.reports import decode
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.events import ExecutionReports, PartitionReports
 from firesteel.spark.driver.batch import Batch

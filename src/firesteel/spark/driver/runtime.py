@@ -26,8 +26,8 @@ from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import EngineStop, FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.costs import earlier_costs
 from firesteel.journal.file import Instrument, Instruments, Journal
+from firesteel.model.costs import NO_COSTS, StepCosts
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
-from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.monitoring.exporters import monitoring
 from firesteel.options import (
     BLOB_CACHE_BYTES,

@@ -37,8 +37,8 @@ from firesteel.scheduler.recovery.earlier import FinishedExecution, execution_ke
 from firesteel.scheduler.recovery.facts import facts_of
 from firesteel.scheduler.recovery.reconcile import not_merged
 from firesteel.scheduler.recovery.records import Identified, Kept
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, Link
 from firesteel.spark.recovery.gate import Execute, Gate, Now, Put
+from firesteel.spark.recovery.kept_objects import KeptObjects, Link
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.task.program import ResultOutput, SourceHead, VertexProgram
 

@@ -57,7 +57,7 @@ from firesteel.scheduler.scheduler import create_scheduler
 from firesteel.scheduler.topology.executions import NO_ROW
 from firesteel.spark.driver.narrowing import NarrowingDone
 from firesteel.spark.recovery.beginning import Beginning, DriverIdentity, FromNothing, GoesOn, NewLog, can_recover
-from firesteel.spark.recovery.corrections.corrected import (
+from firesteel.spark.recovery.corrected import (
     CorrectedJob,
     Taking,
     corrected,
@@ -65,8 +65,6 @@ from firesteel.spark.recovery.corrections.corrected import (
     kept_in_words,
     left_of,
 )
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects
-from firesteel.spark.recovery.corrections.reused import ReusedJobs, check_reuse, lines_in_short, reused
 from firesteel.spark.recovery.deployments import Answered, Deployments, Port
 from firesteel.spark.recovery.header import (
     FROM_NOTHING,
@@ -78,6 +76,8 @@ from firesteel.spark.recovery.header import (
     header_of,
     prints_of,
 )
+from firesteel.spark.recovery.kept_objects import KeptObjects
+from firesteel.spark.recovery.reused import ReusedJobs, check_reuse, lines_in_short, reused
 from firesteel.spark.recovery.runs import BEGAN, NO_RUN, SOME, PastJob, PlaceInRun, ScriptRun, script_run
 from firesteel.spark.storage.cleaning import quietly
 from firesteel.spark.storage.directories import JobStorage, Reusable, kept_folder, storage_root, told_of

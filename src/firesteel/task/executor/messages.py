@@ -7,7 +7,7 @@ are pickled objects. Stdlib and numpy only, since both ends import it.
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     35 bytes each
     node name, of each data set its sizes as packed by ``firesteel.model.sizes`` (where its ranges are still to be decided a sketch,
     ``firesteel.model.sketches``, in their place) and its heavy keys (``firesteel.model.heavy_keys``), per commit 4 bytes of
-    length and itself; where its steps counted anything that (``firesteel.model.steps.reports``), and in 4 bytes its length
+    length and itself; where its steps counted anything that (``firesteel.model.reports``), and in 4 bytes its length
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FinishedMessage:
     peak_memory: int = -1
     """Most resident bytes of the worker while it ran; -1: not watched."""
     reports: bytes = b""
-    """Of its steps (``firesteel.model.steps.reports``); empty: they counted nothing."""
+    """Of its steps (``firesteel.model.reports``); empty: they counted nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from firesteel.model.steps.reports import Opening
+from firesteel.model.reports import Opening
 
 if TYPE_CHECKING:
     from firesteel.task.executor.information import VertexInformation

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from firesteel.engine.connection import SPILLED
 from firesteel.errors import PartitionException
+from firesteel.model import reports as step_reports
 from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution, decode_gate
-from firesteel.model.steps import reports as step_reports
 from firesteel.results.storage.store import StorageError
 from firesteel.task import sharing
 from firesteel.task.executor import notes

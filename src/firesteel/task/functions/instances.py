@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError, UsageError, error_words
-from firesteel.model.steps.reports import CLOSE_ERRORS, CLOSED, MOST_SAMPLES, SET_UP_BYTES, SET_UP_MS, SET_UPS
+from firesteel.model.reports import CLOSE_ERRORS, CLOSED, MOST_SAMPLES, SET_UP_BYTES, SET_UP_MS, SET_UPS
 from firesteel.task.functions.user_code import set_up_error, user_frames
 from firesteel.task.program import TaskContext, within
 

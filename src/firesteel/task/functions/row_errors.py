@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from firesteel.errors import FiresteelError, UsageError, error_words
 from firesteel.humanize import plural
-from firesteel.model.steps.reports import ERRORS, GROUP_ROWS, MOST_SAMPLES, failed
+from firesteel.model.reports import ERRORS, GROUP_ROWS, MOST_SAMPLES, failed
 from firesteel.task.batches import nullable, table_batches, take
 from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError

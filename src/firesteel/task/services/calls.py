@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from firesteel.errors import FiresteelError
-from firesteel.model.steps.reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
+from firesteel.model.reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
 from firesteel.task.functions.rows import Row
 from firesteel.task.services.rates import SharedRate
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from firesteel.api.column import Column
 from firesteel.api.ddl import to_schema
-from firesteel.api.expressions.column import Column
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps.common import require_count
 from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.expressions.column import Column, named
-from firesteel.api.expressions.column import column as as_column
-from firesteel.api.expressions.resolved import Resolved
+from firesteel.api.column import Column, named
+from firesteel.api.column import column as as_column
+from firesteel.api.resolved import Resolved
 from firesteel.api.steps import window
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall

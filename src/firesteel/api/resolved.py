@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.api.expressions.column import HINT, Column
+from firesteel.api.column import HINT, Column
 from firesteel.compile.stream_graph import Selection
 from firesteel.engine.convert import carrier
 from firesteel.errors import EngineStop, UsageError

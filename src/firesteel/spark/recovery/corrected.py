@@ -16,8 +16,8 @@ from firesteel.compile.identity.facts import VertexPrint, differences, digest
 from firesteel.connectors.base import BEGUN
 from firesteel.errors import FiresteelError
 from firesteel.humanize import first_of, plural
-from firesteel.model.steps.costs import StepCosts
-from firesteel.model.steps.reports import Opening
+from firesteel.model.costs import StepCosts
+from firesteel.model.reports import Opening
 from firesteel.recovery.frames import DamagedLogError
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.takeover import FoundJob, end_uses_of, find_job, is_held, removed_just_now, take_over
@@ -27,8 +27,8 @@ from firesteel.scheduler.recovery import codec
 from firesteel.scheduler.recovery.earlier import EarlierJob, FinishedExecution, earlier_job
 from firesteel.scheduler.recovery.records import LogHeader
 from firesteel.spark.recovery.beginning import may_change_jobs
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob, object_names
 from firesteel.spark.recovery.header import Before
+from firesteel.spark.recovery.kept_objects import KeptObjects, LeftJob, object_names
 from firesteel.spark.storage.directories import MOST_KEPT, JobStorage, Place, abandon_sinks
 from firesteel.spark.storage.outputs import sink_steps
 

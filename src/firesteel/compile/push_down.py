@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.compile.below_unions import only_expressions
 from firesteel.compile.plan import Rewrite
-from firesteel.compile.rewrites.below_unions import only_expressions
 from firesteel.compile.stream_graph import ChainedStep, SourceStep, StepConfig, StreamEdge, StreamNode, UnionStep, width
 from firesteel.connectors.base import push_down as source_push_down
 from firesteel.task.expressions import all_of, any_of, cannot_fail, passed_columns, referenced_columns

@@ -17,8 +17,8 @@ from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
 from firesteel.api.steps.set_operations import union_of
-from firesteel.api.steps.sinks.writing import Layout, end_with
 from firesteel.api.steps.spark_columns import plain_names
+from firesteel.api.steps.writing import Layout, end_with
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.files.writing.staging import remove_leftovers

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import engine_type
-from firesteel.render.expressions.nested.arrays import array_text
-from firesteel.render.expressions.nested.maps import made_map, map_text
+from firesteel.render.expressions.arrays import array_text
+from firesteel.render.expressions.maps import made_map, map_text
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from firesteel.api.jobs.job_tables import JobTables
+from firesteel.api.job_tables import JobTables
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_seconds
 from firesteel.journal.file import AnyJournalRecord, read

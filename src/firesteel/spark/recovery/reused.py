@@ -14,7 +14,7 @@ from pathlib import Path
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, plural
-from firesteel.model.steps.costs import StepCosts
+from firesteel.model.costs import StepCosts
 from firesteel.options import RECOVERY_MODE, RESULTS_REUSE, STORAGE_DIR
 from firesteel.recovery.objects import ObjectPath
 from firesteel.recovery.places import job_and_epoch
@@ -25,9 +25,9 @@ from firesteel.results.storage.owner import says_dead
 from firesteel.scheduler.inputs import Inputs
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.recovery.records import DriverBegan, Ended, LogHeader
-from firesteel.spark.recovery.corrections.corrected import Correction, Staged, correction_of, lines_of
-from firesteel.spark.recovery.corrections.kept_objects import KeptObjects, LeftJob
+from firesteel.spark.recovery.corrected import Correction, Staged, correction_of, lines_of
 from firesteel.spark.recovery.header import FROM_NOTHING, Before
+from firesteel.spark.recovery.kept_objects import KeptObjects, LeftJob
 from firesteel.spark.storage.directories import Place, marks_in, open_root
 
 MOST_USED = 8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import FLOATS, INTEGERS, checked, element_of, engine_type, entry_of, fields_of, is_text, said
-from firesteel.render.expressions.nested.maps import map_value
+from firesteel.render.expressions.maps import map_value
 from firesteel.render.expressions.regexes import regex_of
 from firesteel.render.expressions.strings import part, plain_separator
 from firesteel.render.expressions.texts import constant, left_to_spark, literal, once, struct_text

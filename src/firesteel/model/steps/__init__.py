@@ -1,1 +1,0 @@
-"""Numbers of a job's steps: counts of what they did beside rows and bytes, and costs of earlier runs."""

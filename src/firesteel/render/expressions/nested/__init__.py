@@ -1,1 +1,0 @@
-"""Arrays, maps and structs, and functions of them. Begin with ``arrays``."""
