@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.kit.far import BUCKET, counted, far_store
 
 from connectors_kit import context
 from far_storage import FarHandler
@@ -122,3 +123,47 @@ def test_what_the_store_says_is_told_with_the_row_group(files, asked):
     asked.fails = 2  # to open it, and the footer
     with pytest.raises(FiresteelError, match=r"1\.parquet, row group 0 cannot be read: .*the store is on fire"):
         list(source.read_all(splits, context()))
+
+
+def test_a_read_that_comes_short_is_an_error(files):
+    class Short:
+        def read_at(self, size, begin):
+            return bytes(size - 1)
+
+    ((_, parts),) = far.fetched_ahead([(0, far.FarFile(Short(), 1000), [(0, 100)])])
+    with pytest.raises(OSError, match="99 bytes came in place of 100"):
+        parts()
+
+
+def test_a_file_that_changes_is_named_and_not_the_one_before(files, asked):
+    source = source_of(files, asked, columns=["n"])
+    splits = [split.payload for split in source.list_splits(1)]
+    size = (files / "2.parquet").stat().st_size
+    pq.write_table(TABLE.slice(0, 10), files / "2.parquet", row_group_size=10)
+    with (files / "2.parquet").open("ab") as file:  # as long as before, with fewer row groups
+        data = (files / "2.parquet").read_bytes()
+        file.truncate(0)
+        file.write(bytes(size - len(data)) + data)
+    ctx = context()
+    with pytest.raises(FiresteelError, match=r"2\.parquet changed while the job was running"):
+        list(source.read_all(splits, ctx))
+    assert ctx.place == ""
+
+
+def test_a_footer_is_kept_until_the_stores_etag_changes(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path, row_group_size=500)
+    with far_store(tmp_path, 0.0) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+        def requests_and_rows():
+            asks = counted(lambda _: ParquetSource(f"s3://{BUCKET}/a.parquet", columns=["n"]))
+            source, requests = asks("")
+            return requests, all_rows(source)["n"].to_pylist()
+
+        first, again = requests_and_rows(), requests_and_rows()
+        pq.write_table(TABLE.take(list(range(ROWS))[::-1]), path, row_group_size=500)
+        after = requests_and_rows()
+    assert first[1] == again[1] == list(range(ROWS)) and again[0] < first[0]
+    assert after[1] == list(range(ROWS))[::-1] and after[0] == first[0]

@@ -9,9 +9,9 @@ import dataclasses
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import accumulate, chain, groupby
@@ -36,7 +36,7 @@ from firesteel.connectors.files.reading.far import (
     Part,
     Range,
     fetched_ahead,
-    joined,
+    neighbours,
 )
 from firesteel.connectors.files.reading.source import (
     FooterSource,
@@ -103,6 +103,8 @@ class _Opened:
     """Of the filesystem, or a FarFile."""
     file: Any
     rebase: Rebase | None
+    leaves: Sequence[int]
+    """Of a file on a far store, those that are wanted."""
 
     @property
     def row_groups(self) -> Sequence[int]:
@@ -111,14 +113,13 @@ class _Opened:
     def place(self, row_group: int) -> str:
         return f"{self.label}, row group {row_group}"
 
-    def ranges(self, row_group: int, names: Set[str]) -> list[Range]:
-        """Where the values of these columns lie."""
-        about, schema = self.file.metadata.row_group(row_group), self.file.schema_arrow.names
-        top = {name: i for i, name in enumerate(schema)}
-        chunks = [about.column(i) for i in range(about.num_columns)]
-        wanted = [one for one in chunks if schema[top_level(one.path_in_schema, top)] in names]
-        begins = [one.dictionary_page_offset or one.data_page_offset for one in wanted]
-        return joined((at, at + one.total_compressed_size) for at, one in zip(begins, wanted, strict=True))
+    def ranges(self, row_group: int) -> list[Range]:
+        """Where the values of the wanted columns lie."""
+        about, size = self.file.metadata.row_group(row_group), self.groups.size
+        chunks = [about.column(leaf) for leaf in self.leaves]
+        begins = [one.dictionary_page_offset or one.data_page_offset for one in chunks]
+        ends = [at + one.total_compressed_size for at, one in zip(begins, chunks, strict=True)]
+        return neighbours((at, min(end, size)) for at, end in zip(begins, ends, strict=True) if at < size)
 
     def close(self) -> None:
         self.file.close()
@@ -175,6 +176,8 @@ class KeptFooters:
                 self._bytes -= self._kept.pop(next(iter(self._kept)))[2]
 
 
+_FOOTER_LENGTH = 8
+"""Bytes behind a footer: its length, and Parquet's mark."""
 _FIELD_BYTES = 512
 """About what a schema takes for each of its columns."""
 _driver_footers = KeptFooters(64 << 20)
@@ -480,10 +483,14 @@ class ParquetSource(FooterSource[Footer]):
             for (path, size, values), some in groupby(parts, key=attrgetter("path", "size", "values"))
         ]
         with closing(self._read_near(files) if is_local(self._filesystem) else self._read_far(files)) as row_groups:
-            for opened, row_group in row_groups:  # one at a time: what was read ahead is freed with it
-                ctx.place = opened.place(row_group)
-                with self._explained(opened.groups, ctx.place):
-                    yield from self._read_row_group(opened, row_group)
+            try:
+                for opened, row_group in row_groups:  # one at a time: what was read ahead is freed with it
+                    ctx.place = opened.place(row_group)
+                    with self._explained(opened.groups, ctx.place):
+                        yield from self._read_row_group(opened, row_group)
+            except FiresteelError:  # it names its file, which may be the next one
+                ctx.place = ""
+                raise
 
     def _read_near(self, files: Iterable[_Groups]) -> Generator[tuple[_Opened, int]]:
         for groups in files:
@@ -493,44 +500,54 @@ class ParquetSource(FooterSource[Footer]):
 
     def _read_far(self, files: Iterable[_Groups]) -> Generator[tuple[_Opened, int]]:
         """Opens files, and fetches what is wanted of row groups, before their turn."""
-        wanted = set(self._columns_to_read())
         with closing(fetched(files, self._open, FILES_AHEAD)) as found:
-            ranges = (
-                ((opened, i), opened.stream, opened.ranges(row_group, wanted))
+            wanted = (
+                ((opened, row_group, number == len(opened.row_groups)), opened.stream, opened.ranges(row_group))
                 for _, opened in found
-                for i, row_group in enumerate(opened.row_groups)
+                for number, row_group in enumerate(opened.row_groups, 1)
             )
-            with closing(fetched_ahead(ranges)) as ready:
-                for (opened, i), taken in ready:
-                    row_group = opened.row_groups[i]
+            with closing(fetched_ahead(wanted)) as ready:
+                for (opened, row_group, is_last), taken in ready:
                     with self._explained(opened.groups, opened.place(row_group)):
                         opened.stream.parts = taken()
                     yield opened, row_group
                     opened.stream.parts = ()
-                    if i + 1 == len(opened.row_groups):
+                    if is_last:
                         opened.close()
 
     def _open(self, groups: _Groups) -> _Opened:
         """Raises FiresteelError for a file that is gone, has changed or is damaged."""
-        local, label = is_local(self._filesystem), self._prefix + groups.path
-        with self._explained(groups, label):
-            mark: _AnyMark | None = mark_of(groups.path) if local else None
-            opened = self._filesystem.open_input_file(groups.path)
-            self._check_size(groups, opened.size())
-            stream: Any = opened if local else FarFile(opened, groups.size)
-            mark = stream.etag if not local else mark if mark_of(groups.path) == mark else None
+        path, label = groups.path, self._prefix + groups.path
+        near = is_local(self._filesystem)
+        before = mark_of(path) if near else None
+        with self._explained(groups, label), ExitStack() as stack:
+            stream: Any = stack.enter_context(self._filesystem.open_input_file(path))
+            self._check_size(groups, stream.size())
+            mark: _AnyMark | None = before if near and mark_of(path) == before else None
+            if not near:
+                stream = FarFile(stream, groups.size)
+                mark = stream.etag
             file = pq.ParquetFile(
                 stream,
-                metadata=_kept_footer(groups.path, mark),
-                buffer_size=_PAGE_BUFFER if local else 0,
+                metadata=_kept_footer(path, mark),
+                buffer_size=_PAGE_BUFFER if near else 0,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit="us",
             )
-            metadata = file.metadata
-            _keep_footer(groups.path, mark, metadata)
+            metadata, schema = file.metadata, file.schema_arrow
+            if max(groups.row_groups, default=-1) >= metadata.num_row_groups:
+                self._check_size(groups, -1)
+            _keep_footer(path, mark, metadata)
             calendar = Calendar.of(metadata.metadata or {})
-            rebase = Rebase(calendar, metadata.schema, file.schema_arrow, label) if calendar.is_hybrid else None
-            return _Opened(groups, label, stream, file, rebase)
+            rebase = Rebase(calendar, metadata.schema, schema, label) if calendar.is_hybrid else None
+            leaves = () if near else self._leaves(metadata.schema, schema.names)
+            stack.pop_all()
+            return _Opened(groups, label, stream, file, rebase, leaves)
+
+    def _leaves(self, schema: Any, names: Sequence[str]) -> list[int]:
+        """The numbers of the wanted columns' leaves. ``schema``: Parquet's own; ``names``: of the file's columns."""
+        top, wanted = {name: i for i, name in enumerate(names)}, set(self._columns_to_read())
+        return [i for i in range(len(schema)) if names[top_level(schema.column(i).path, top)] in wanted]
 
     @contextmanager
     def _explained(self, groups: _Groups, place: str) -> Generator[None]:
@@ -653,7 +670,7 @@ class _FooterReader:
             mark = stream.etag
             kept = None if mark is None else _driver_footers.get(file, mark)
             if kept is None:
-                kept = replace(self._footer(file, stream, found.label(file.path)), tail=stream.parts)
+                kept = self._footer(file, stream, found.label(file.path))
                 _driver_footers.keep(kept, mark)
             return kept
 
@@ -661,7 +678,8 @@ class _FooterReader:
         metadata, columns = self._parsed(stream, label)
         rows, sizes = _plain_column_bytes(metadata, columns)
         times = columns.times.in_file(metadata, columns.schema)
-        return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns))
+        tail = [stream.end(metadata.serialized_size + _FOOTER_LENGTH)] if isinstance(stream, FarFile) else ()
+        return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns), tail=tail)
 
     def bounds(
         self, names: Iterable[str], tails: Mapping[str, Sequence[Part]], found: InputFiles, file: InputFile

@@ -20,7 +20,7 @@ GAP_BYTES = 256 << 10
 PART_BYTES = 8 << 20
 """Longer ranges are fetched by several requests at once."""
 AHEAD_BYTES = 64 << 20
-"""Bytes of a task that wait to be used, at most; a larger part comes alone."""
+"""Bytes of a task that wait to be used, at most, and one row group."""
 WAITING = 16
 """Row groups that wait, at most, so that few files are open."""
 FILES_AHEAD = 4
@@ -32,7 +32,7 @@ class FarFile(io.RawIOBase):
     """The file as Arrow reads it. Fetched parts come from memory, others from the store."""
 
     def __init__(self, stream: Any, size: int, parts: Sequence[Part] = (), *, keeps: bool = False) -> None:
-        """``stream``: None where all that is asked for is in ``parts``. ``keeps``: what is asked for is a part afterwards."""
+        """``stream``: None where ``parts`` has the end of the file, and nothing else is asked for. ``keeps``: what is asked for is a part afterwards."""
         self._stream, self._size, self._at, self._keeps = stream, size, 0, keeps
         self.parts = parts
 
@@ -61,14 +61,28 @@ class FarFile(io.RawIOBase):
         for start, part in self.parts:
             if start <= begin and end <= start + len(part):
                 return memoryview(part)[begin - start : end - start]
+        if self._stream is None:
+            ((start, part),) = self.parts  # Arrow reads the last 64 KiB, and looks at the footer in them alone
+            return (bytes(start - begin) + part)[: end - begin]
         data = self.read_at(end - begin, begin)
         if self._keeps:
             self.parts = [*self.parts, (begin, data)]
         return data
 
     def read_at(self, size: int, begin: int) -> bytes:
-        """Asks the store. Any thread may."""
-        return self._stream.read_at(size, begin)
+        """Asks the store. Any thread may. Raises OSError where fewer bytes come."""
+        data = self._stream.read_at(size, begin)
+        if len(data) < size:
+            raise OSError(f"{len(data)} bytes came in place of {size}")
+        return data
+
+    def end(self, size: int) -> Part:
+        """The last bytes of the file, all of which are in ``parts``."""
+        begin, data = self._size - size, bytearray(size)
+        for start, part in self.parts:
+            low = max(start, begin)
+            data[low - begin : start + len(part) - begin] = part[low - start :]
+        return begin, bytes(data)
 
     def close(self) -> None:
         if self._stream is not None:
@@ -76,7 +90,7 @@ class FarFile(io.RawIOBase):
         super().close()
 
 
-def joined(ranges: Iterable[Range]) -> list[Range]:
+def neighbours(ranges: Iterable[Range]) -> list[Range]:
     """The same bytes and gaps that are not worth a request, in order."""
     found: list[Range] = []
     for begin, end in sorted(ranges):
@@ -121,4 +135,8 @@ def fetched_ahead(
 
 
 def _whole(parts: list[tuple[int, list[Future[bytes]]]]) -> list[Part]:
-    return [(begin, b"".join([future.result() for future in futures])) for begin, futures in parts]
+    found: list[Part] = []
+    for begin, futures in parts:
+        found.append((begin, b"".join([future.result() for future in futures])))
+        futures.clear()
+    return found
