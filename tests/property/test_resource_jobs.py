@@ -54,8 +54,9 @@ def run(seed, faults=True, every=20):
 
 @pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_every_job_ends_and_no_worker_ever_holds_more_than_it_has(block):
-    ended = [run(seed) for seed in range(15 * block, 15 * block + 15)]
-    assert sum(found is not None for found in ended) > 10
+    tried = max(5, examples(75))
+    ended = [run(seed) for seed in range(15 * block, 15 * block + tried)]
+    assert sum(found is not None for found in ended) > tried // 2
 
 
 def test_every_event_leaves_the_pool_valid():

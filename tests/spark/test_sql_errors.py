@@ -183,7 +183,7 @@ def sample(count: int, seed: int):
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(40, 1), pytest.param(300, 2, marks=[pytest.mark.full, pytest.mark.patience(900)])]
+    ("count", "seed"), [(15, 1), pytest.param(300, 2, marks=[pytest.mark.full, pytest.mark.patience(900)])]
 )
 def test_no_error_of_sparks_is_lost(spark, tmp_path, count, seed):
     with quick(spark):
