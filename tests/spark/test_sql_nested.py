@@ -42,6 +42,7 @@ QUERIES = {
     "lists of whole groups": "SELECT k, sort_array(collect_list(struct(int1, row)), false) AS l, count(DISTINCT string1) AS c FROM nested GROUP BY k",
     "lists of nothing": "SELECT sort_array(collect_list(string1)) AS l, size(collect_set(string1)) AS n FROM nested WHERE row < 0",
     "sets of windows": "SELECT row, sort_array(collect_set(string1) OVER w) AS a, array_max(collect_set(long1) OVER w) AS m, sort_array(collect_list(bool1) OVER w) AS l FROM nested WINDOW w AS (PARTITION BY k)",
+    "sets of two windows": "SELECT row, size(a) AS n, sort_array(b) AS b FROM (SELECT row, collect_list(int1) OVER (PARTITION BY k) AS a, collect_set(row) OVER (PARTITION BY int1) AS b FROM nested)",
     "sets of frames": "SELECT row, size(collect_set(date1) OVER w) AS n, array_contains(collect_set(int1) OVER w, 0) AS c, sort_array(collect_list(string1) OVER w) AS l FROM nested WINDOW w AS (PARTITION BY k ORDER BY row ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING)",
     "sets of windows in conditions": "SELECT row, array_max(s) AS m FROM (SELECT row, k, collect_set(int1) OVER (PARTITION BY k) AS s, count(*) OVER (ORDER BY row) AS c FROM nested) WHERE size(s) > 2 AND c > 3",
     "structs of aggregates": "SELECT k, named_struct('a', sum(row), 'b', count(*)) AS s, array(min(row), max(row)) AS a FROM nested GROUP BY k",

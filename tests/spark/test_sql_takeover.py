@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
+from pyspark.sql import functions
 
-from firesteel import ExecutionEnvironment
+from firesteel import ExecutionEnvironment, accelerate
 from firesteel.api.acceleration.record import Record
 from firesteel.api.acceleration.takeover import Takeover
 from firesteel.errors import JobExecutionError, UsageError
@@ -243,7 +245,7 @@ def test_a_defect_leaves_the_operator_to_spark(spark, env, views, monkeypatch):
     monkeypatch.setitem(RULES, "Aggregate", lambda reader, node: node.fields["gone"])
     frame = spark.sql("SELECT k, max(d) AS d FROM edges GROUP BY k")
     stream = env.from_dataframe(frame)
-    assert "Aggregate: a defect of Firesteel stopped it (KeyError" in stream.explain()
+    assert "a defect of Firesteel stopped it (KeyError" in stream.explain()
     assert sorted(rows(stream.to_arrow()), key=sortable) == sorted(rows(frame.toArrow()), key=sortable)
 
 
@@ -254,7 +256,48 @@ def test_a_part_by_spark(spark, env, views):
     assert_as_spark(spark, env, query)
     told = env.from_dataframe(spark.sql(query)).explain()
     assert "Spark computes a part of step 'sql(" in told
-    assert "Aggregate: the function approx_count_distinct is not taken over" in told
+    assert "the function approx_count_distinct is not taken over (line 1 of its SQL)" in told
+
+
+CALLS = {
+    "from_csv(s, 'a INT')": "the function from_csv is not taken over",
+    "sentences(s)": "the function sentences is not taken over",
+    "xpath_string(s, 'a')": "the function xpath_string is not taken over",
+    "count_min_sketch(k, 0.1D, 0.9D, 1)": "the function count_min_sketch is not taken over",
+    "regr_sxx(k, n)": "the function regr_sxx is not taken over",
+    "try_sum(n)": "the function try_sum is not taken over",
+    "left(sentences(s)[0][0], 2)": "the function sentences is not taken over",
+    "regexp_count(s, s)": "the function regexp_count: a regular expression that is no constant is not taken over",
+    "xxhash64(k)": "the function xxhash64 is not taken over",
+    "t - t": "the column r: the type interval day is not taken over",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_reason_names_what_the_user_wrote(spark, views, call):
+    """Spark's plan has calls of Java, or other functions, in the place of many of them."""
+    frame = spark.sql(f"SELECT\n{call} AS r\nFROM edges")
+    with accelerate(spark) as acceleration:
+        assert acceleration.explain(frame) == f"Spark: {CALLS[call]} (line 2 of its SQL)"
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4", reason="its plans know no lines of scripts")
+def test_a_reason_names_the_line_of_the_nearest_expression(spark, views):
+    frame = spark.table("edges").agg(
+        functions.kurtosis("n").alias("c"),  # this line
+    )
+    line = Path(__file__).read_text().partition("# this line")[0].count("\n") + 1
+    with accelerate(spark) as acceleration:
+        told = acceleration.explain(frame)
+    assert told == f"Spark: the function kurtosis is not taken over (test_sql_takeover.py:{line})"
+
+
+def test_a_reason_names_operators_as_users_do(spark, views):
+    edges = spark.table("edges")
+    with accelerate(spark) as acceleration:
+        assert acceleration.explain(edges.sample(0.5)) == "Spark: sample() is not taken over"
+        months = acceleration.explain(spark.sql("SELECT k, make_ym_interval(1) AS m FROM edges"))
+    assert months == "Spark: Arrow cannot carry the column m (interval year to month)."
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,10 @@ def rows_schema(struct: Any, zone: str) -> pa.Schema:
     except UsageError:  # of this Python, not of a column
         raise
     except Exception as error:
-        raise UsageError(f"The DataFrame has a column that Arrow cannot carry: {error}") from None
+        for field in struct.fields if len(struct.fields) > 1 else ():
+            rows_schema(type(struct)([field]), zone)
+        kinds = ", ".join(f"{one.name} ({one.dataType.simpleString()})" for one in struct.fields)
+        raise UsageError(f"Arrow cannot carry the column {kinds}.") from error
 
 
 def _check_names(schema: pa.Schema) -> None:

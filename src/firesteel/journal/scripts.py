@@ -27,6 +27,8 @@ class QueryRecord(JournalRecord, frozen=True):
     """The reasons why Spark computed it; none: our tasks did."""
     job: str = ""
     """The id of the job that computed it, which has a journal of its own."""
+    bytes: int = 0
+    """That it reads, by Spark's estimate; 0: not known."""
     seconds: float = 0.0
     """Planned and computed by us, without what Spark did then."""
     check: str = ""

@@ -22,12 +22,14 @@ class Expr:
 
     ``fields``: by the names of Scala's parameters: nodes, lists, strings, numbers, booleans, None. ``type``: as in Spark's JSON (``"long"``,
     ``"decimal(7,2)"``, a dict for nested ones); None for what has no value. ``place``: where the user wrote it, as far as Spark knows.
+    ``name``: what the user calls it, where that is not its class.
     """
 
     cls: str
     fields: dict[str, Any]
     type: Any = None
     place: str = ""
+    name: str = ""
 
     def __getitem__(self, name: str) -> Any:
         """Raises Unsupported for a field that this version of Spark does not have."""

@@ -291,14 +291,6 @@ FUNCTIONS: dict[str, Function] = {
 
 _NAMES = {
     **{one.cls or one.rule: name for name, one in reversed(FUNCTIONS.items()) if one.cls or one.rule[:1].isupper()},
-    "ApproximatePercentile": "percentile_approx",
-    "Average": "avg",
-    "HyperLogLogPlusPlus": "approx_count_distinct",
-    "JsonToStructs": "from_json",
-    "MonotonicallyIncreasingID": "monotonically_increasing_id",
-    "Murmur3Hash": "hash",
-    "Pow": "power",
-    "Rand": "rand",
     "XxHash64": "xxhash64",
 }
 """What users call a class. Others have the name of their class."""
@@ -306,11 +298,21 @@ _NAMES = {
 
 def said_function(node: Expr) -> str:
     """What users call the function of an expression or an aggregate."""
-    cls = node["aggregateFunction"].cls if node.cls == "AggregateExpression" else node.cls
-    if cls in ("Invoke", "StaticInvoke") and isinstance(node.get("functionName"), str):
-        return f"the function {node['functionName']} of Spark's own Java"
-    name = _NAMES.get(cls) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls).lower()
-    return f"the {'function' if name.isidentifier() else 'operator'} {name}"
+    node = node["aggregateFunction"] if node.cls == "AggregateExpression" else node
+    name = _name(node) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.cls).lower()
+    return f"the {'function' if name[0].isalpha() else 'operator'} {name}"
+
+
+def about(node: Expr, reason: str) -> str:
+    """The reason with the function or the column that it is about, if it does not name it."""
+    if node.cls in ("AttributeReference", "Alias"):
+        return f"the column {node.get('name')}: {reason}" if node.get("name") else reason
+    name = _name(node["aggregateFunction"] if node.cls == "AggregateExpression" else node)
+    return reason if not name or name in reason or "the function " in reason else f"{said_function(node)}: {reason}"
+
+
+def _name(node: Expr) -> str:
+    return node.name or _NAMES.get(node.cls, "")
 
 
 def _rounded(kind: Any, places: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.plan.expr import Expr, walk
+from firesteel.plan.expr import Expr, Unsupported, walk
 from firesteel.plan.raising import any_raises
 from firesteel.plan.types import arrow_type, carried
 
@@ -51,7 +51,16 @@ class Relation:
 
 def typed(items: Mapping[str, Expr]) -> Columns:
     """The columns that expressions give. Raises Unsupported for types that no column has."""
-    return {name: carried(item.type) for name, item in items.items()}
+    return {name: type_of_column(item) for name, item in items.items()}
+
+
+def type_of_column(item: Expr) -> Any:
+    """Raises Unsupported for types that no column has."""
+    try:
+        return carried(item.type)
+    except Unsupported as reason:
+        reason.at = item
+        raise
 
 
 def schema_of(columns: Columns) -> pa.Schema:

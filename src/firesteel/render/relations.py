@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from firesteel.engine.bands import KINDS, LEFT, RIGHT, Band, banded
 from firesteel.plan.expr import Expr, Unsupported, attributes, same
+from firesteel.plan.functions import said_function
 from firesteel.plan.raising import any_raises, sure
 from firesteel.plan.relation import Columns, Expand, Generate, Join, Names, Scan
 from firesteel.plan.types import FLOATS, arrow_type, arrows, element_of, engine_type, entry_of, fields_of, grouped, said
@@ -55,7 +56,7 @@ def lists_of(generator: Expr) -> tuple[list[str], bool]:
     if generator.cls == "JsonTuple":
         return [f"[{text}]" for text in json.tuple_texts(x, generator)], False
     if generator.cls not in ("Explode", "PosExplode", "Inline"):
-        raise Unsupported(f"the generator {generator.cls} is not taken over")
+        raise Unsupported(f"{said_function(generator)} is not taken over")
     child = generator["child"]
     text = x.text(child)
     if generator.cls == "Inline":
@@ -142,7 +143,7 @@ def generate_text(relation: Generate, names: Names) -> tuple[dict[str, str], str
     first = next(iter(lists))
     values = [f"struct_extract_at({first}, {i + 1})" for i in range(len(output))] if fields else list(lists)
     if len(values) != len(output):
-        raise Unsupported(f"{relation.generator.cls} of other columns is not taken over")
+        raise Unsupported(f"{said_function(relation.generator)} of other columns is not taken over")
     one = f"CASE WHEN len({first}) > 0 THEN {{}}[:] ELSE [NULL] END" if relation.outer else "{}"
     walked = [f"unnest({one.format(name)}) AS {name}" for name in lists]
     items = [  # values of Arrow's own types are only handed on

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.plan.expr import Expr, Unsupported
+from firesteel.plan.functions import said_function
 from firesteel.plan.types import arrow_type
 from firesteel.render.expressions.aggregates import decimal_mean
 from firesteel.render.expressions.statistics import spread_of_one
@@ -62,7 +63,7 @@ def state_of(call: Expr, x: Expressions) -> State | Values:
         return Values(arrow_type(child.type), _key(_if(where, x.text(child)), child.type), "count({0})", counts=True)
     rule = _RULES.get(function.cls)
     if rule is None:
-        raise Unsupported(f"the aggregate {function.cls} is not one of steps")
+        raise Unsupported(f"{said_function(function)} is not one of steps")
     return rule(function, x, where)
 
 

@@ -487,13 +487,15 @@ def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False
 
 
 def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:
-    """The number of those taken over, and a line for each."""
+    """The number of those taken over, and a line for each; of a dry run first what is left, the largest first."""
     taken, word = sum(not query.left for query in queries), "would take over" if dry_run else "took over"
     lines = [f"Firesteel {word} {taken} of {len(queries)} queries."]
-    for query in queries:
+    ranked = sorted(queries, key=lambda one: -one.bytes if one.left else 1) if dry_run else queries
+    for query in ranked:
         job = f" (job {query.job})" if query.job else ""
         took = "" if dry_run else f", {format_seconds(query.seconds)}{job}"  # a dry run has only planned it
-        who = f"Spark: {'; '.join(query.left)}" if query.left else f"Firesteel{took}{_checked(query)}"
+        size = f", reads {format_bytes(query.bytes)}" if query.bytes else ""
+        who = f"Spark{size}: {'; '.join(query.left)}" if query.left else f"Firesteel{took}{_checked(query)}"
         lines.append(f"  {query.number}. {query.action} at {query.place or 'an unknown place'}: {who}")
     checks = Counter(query.check for query in queries if query.check)
     if checks:

@@ -23,8 +23,9 @@ from firesteel.plan.relation import (
     Union,
     Values,
     Window,
+    type_of_column,
 )
-from firesteel.plan.types import FLOATS, arrow_type, carried, checked, engine_type, fields_of
+from firesteel.plan.types import FLOATS, arrow_type, checked, engine_type, fields_of
 from firesteel.render.expressions.statistics import LISTS, UNORDERED
 from firesteel.sql.plans.catalyst import Operator
 
@@ -40,10 +41,10 @@ def stream(reader: Reader, node: Operator) -> Relation:
     rows = reader.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
     if rows is None:
         if not isinstance(rdd, dict) or not rdd.get("driver"):
-            raise Unsupported("rows that Spark has of Python or of a checkpoint are Spark's")
+            raise Unsupported("rows of an RDD, or of a checkpoint, are Spark's")
         return reader.held(node)
     reader.taken += 1
-    return Stream({a.id: carried(a.type) for a in node["output"]}, rows)
+    return Stream({a.id: type_of_column(a) for a in node["output"]}, rows)
 
 
 _FEW = 64 << 20
@@ -59,7 +60,7 @@ def cached(reader: Reader, node: Operator) -> Relation:
 
 def local(reader: Reader, node: Operator) -> Relation:
     """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
-    columns: Columns = {a.id: carried(a.type) for a in node["output"]}
+    columns: Columns = {a.id: type_of_column(a) for a in node["output"]}
     if len(columns) < len(node["output"]) or node["isStreaming"]:
         raise Unsupported("local rows with a column twice")
     if not columns:  # for their number
@@ -91,7 +92,11 @@ def project(reader: Reader, node: Operator) -> Relation:
     return projected(reader, reader.relation(_unordered(node["child"], node["projectList"])), node["projectList"])
 
 
-_BETWEEN = {"Filter": ("condition",), "Window": ("windowExpressions", "partitionSpec", "orderSpec")}
+_BETWEEN = {
+    "Filter": ("condition",),
+    "Project": ("projectList",),
+    "Window": ("windowExpressions", "partitionSpec", "orderSpec"),
+}
 """Operators between a projection and a window, with the fields that read columns."""
 
 
@@ -102,6 +107,8 @@ def _unordered(node: Operator, readers: list[Expr]) -> Operator:
     read = [
         one for field in _BETWEEN[node.cls] for one in (node[field] if isinstance(node[field], list) else [node[field]])
     ]
+    if node.cls == "Project":  # the other columns only pass it
+        read = [one for one in read if one.cls != "AttributeReference"]
     fields = {**node.fields, "child": _unordered(node["child"], [*readers, *read])}
     if node.cls == "Window":
         shown = set[str]().union(*map(_ordered, readers))
@@ -138,7 +145,7 @@ def filtered(reader: Reader, node: Operator) -> Relation:
 
 def expand(reader: Reader, node: Operator) -> Relation:
     child, ways = reader.relation(node["child"]), node["projections"]
-    columns: Columns = {a.id: carried(a.type) for a in node["output"]}
+    columns: Columns = {a.id: type_of_column(a) for a in node["output"]}
     if not columns:  # for the number of rows
         ways = [[integer(0)] for _ in ways]
         columns = {reader.new_name(): "integer"}
@@ -147,7 +154,7 @@ def expand(reader: Reader, node: Operator) -> Relation:
 
 def generate(reader: Reader, node: Operator) -> Relation:
     child, generator = reader.relation(node["child"]), node["generator"]
-    output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
+    output: Columns = {a.id: type_of_column(a) for a in node["generatorOutput"]}
     if generator.cls == "ReplicateRows" and not node["outer"]:
         kept = tuple(name for name in child.columns if name not in output)
         return Generate(child, generator, kept, output, False)
@@ -434,7 +441,7 @@ _HOWS = {
 def union(reader: Reader, node: Operator) -> Relation:
     if node.get("byName"):
         raise Unsupported("a union by names is Spark's")
-    columns: Columns = {a.id: carried(a.type) for a in reader.catalyst.output_of(node)}
+    columns: Columns = {a.id: type_of_column(a) for a in reader.catalyst.output_of(node)}
     if not columns:  # for the number of rows
         name = reader.new_name()
         return Union(tuple(Project(reader.relation(child), {name: integer(1)}) for child in node["children"]))
@@ -451,7 +458,7 @@ def union(reader: Reader, node: Operator) -> Relation:
 def join(reader: Reader, node: Operator) -> Relation:
     how = _HOWS.get(node["joinType"].cls)
     if how is None:
-        raise Unsupported(f"a join of type {node['joinType'].cls} is not taken over")
+        raise Unsupported("a join with a subquery that may give several rows is not taken over")
     left, right = reader.relation(node["left"]), reader.relation(node["right"])
     if set(left.columns) & set(right.columns):
         raise Unsupported("a join whose sides share a column is not taken over")

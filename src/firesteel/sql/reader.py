@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePath
 
 from firesteel.compile.stream_graph import DataFrameStep, StreamEdge, StreamNode
 from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.errors import FiresteelError, failure
 from firesteel.plan.expr import Expr, Unsupported, column, replaced, walk
-from firesteel.plan.functions import said_function
-from firesteel.plan.relation import BySpark, Columns, Project, Relation, Shared
-from firesteel.plan.types import carried
+from firesteel.plan.functions import about, said_function
+from firesteel.plan.relation import BySpark, Columns, Project, Relation, Shared, type_of_column
 from firesteel.render.expressions.near import is_near
 from firesteel.sql import operators, python
 from firesteel.sql.plans.catalyst import Catalyst, Operator, collected, few_rows
@@ -102,8 +102,8 @@ class Reader:
             if left.top != node.handle:
                 raise
         except Unsupported as reason:
-            place = next((one.place for one in walk(reason.at) if one.place), "") if reason.at else ""
-            self.left.append(f"{node.cls}: {reason} ({place})" if place else f"{node.cls}: {reason}")
+            if (told := _told(reason, node)) not in "; ".join(self.left):
+                self.left.append(told)
             top = self.chosen[node.handle].top if node.handle in self.chosen else node.handle
             if top != node.handle:
                 raise _LeftWith(top, reason) from reason
@@ -113,7 +113,7 @@ class Reader:
     def _by_rule(self, node: Operator) -> Relation:
         rule = RULES.get(node.cls)
         if rule is None:
-            raise Unsupported(f"the operator {node.cls} is not taken over")
+            raise Unsupported(f"{_SAID.get(node.cls) or f'the operator {node.cls}'} is not taken over")
         try:
             return self._judged(rule(self, node))
         except (Unsupported, FiresteelError):
@@ -136,7 +136,7 @@ class Reader:
     def held(self, node: Operator) -> Relation:
         """Few rows that Spark has: it hands them over, without columns that nothing reads. Raises Unsupported unless ``whole``."""
         if not self.whole:
-            raise Unsupported("rows that Spark has are Spark's")
+            raise Unsupported("rows of a list or of a cached DataFrame are Spark's")
         self.handed += 1
         return self._from_spark(node, [a.id for a in self.wanted(node)])
 
@@ -145,14 +145,17 @@ class Reader:
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
                 raise Unsupported("; ".join(self.left))  # Spark knows no rows of it
-        return self._from_spark(node, [])
+        try:
+            return self._from_spark(node, [])
+        except Unsupported as reason:  # types that only Spark has
+            raise Unsupported("; ".join(self.left)) from reason
 
     def _from_spark(self, node: Operator, held: list[str]) -> Relation:
         """``held``: the columns of rows that Spark only hands over."""
         output = self.catalyst.output_of(node)
-        columns: Columns = {a.id: carried(a.type) for a in output if not held or a.id in held}
+        columns: Columns = {a.id: type_of_column(a) for a in output if not held or a.id in held}
         if not columns or len({a.id for a in output}) < len(output):
-            raise Unsupported(f"{node.cls} has no columns, or one twice")
+            raise Unsupported("rows without columns, or with one twice, are Spark's")
         from firesteel.spark.dataframes import dataframe_schema, dataframe_source  # loads pyspark
 
         frame = self.catalyst.dataframe_of(node, [a.id for a in output])
@@ -180,6 +183,31 @@ class Reader:
         return Expr(node.cls, {"plan": self._subqueries[number], "packed": plan is not node["plan"]}, node.type)
 
 
+def _told(reason: Unsupported, operator: Operator) -> str:
+    """The reason, what it is about, and where the user wrote that: the part itself, what is inside of it, or else what is around it."""
+    at = reason.at
+    if at is None:
+        return str(reason)
+    parts = [part for one in operator.nodes() if not isinstance(one, Operator) for part in walk(one)]
+    around = (part for part in reversed(parts) if any(one is at for one in walk(part)))
+    place = next((one.place for one in (*walk(at), *around) if one.place), "")
+    said = about(at, str(reason))
+    return f"{said} ({PurePath(place.partition(chr(10))[0]).name})" if place else said
+
+
+_SAID = {
+    "ArrowEvalPythonUDTF": "a table function of Python",
+    "AttachDistributedSequence": "the index of pandas on Spark",
+    "BatchEvalPythonUDTF": "a table function of Python",
+    "CollectMetrics": "observe()",
+    "CommandResult": "the answer of a command",
+    "DataSourceV2ScanRelation": "a table of another catalog or data source",
+    "HiveTableRelation": "a table of Hive",
+    "Sample": "sample()",
+    "ScriptTransformation": "TRANSFORM",
+    "UnionLoop": "a recursive query",
+}
+"""What users call operators without a rule."""
 _SETTINGS = {
     "StructsToJsonEvaluator": ("spark.sql.jsonGenerator.ignoreNullFields", "true"),
     "JsonToStructs": ("spark.sql.columnNameOfCorruptRecord", "_corrupt_record"),

@@ -212,7 +212,7 @@ ORDER = Expr("SortOrder", {"child": TEN})
         (projected(call("Cast", TEN, kind="long")), "it casts"),
         (projected(call("Cast", TEN, kind="string")), "it casts"),
         (projected(call("Cast", TEN, kind="decimal(9,2)")), "it casts"),
-        (projected(call("FormatNumber", TEN, kind="string")), "it uses FormatNumber on"),
+        (projected(call("FormatNumber", TEN, kind="string")), "it uses the function format_number on"),
         (projected(call("If", ABOVE, ONE, ONE)), "it compares"),
         (projected(call("Round", column(20)), child=projected(call("Multiply", TEN, ONE))), "it rounds"),
         (projected(call("Round", aggregated("Average", column(3, "long")))), "it rounds"),

@@ -144,13 +144,14 @@ class Takeover:
         No error of ours gets out: Spark then does it all, and says what it has to say. But a check that finds another answer than Spark's
         raises WrongAnswerError.
         """
-        begun, place, left = time.monotonic(), caller_place(_pyspark_home()), ()
+        begun, place, left, size = time.monotonic(), caller_place(_pyspark_home()), (), 0
         found: _Found | None = None
         verify: Check | None = None
         try:
             frame = query()
             environment = self._environment(frame.sparkSession)
             asked = _Asked(environment, place, _plan_of(frame))
+            size = asked.plan.input_bytes
             if check is not None:
                 check(asked.plan)
             taken = wholly_taken_over(asked.plan, _schema_of(asked.plan), environment.options)
@@ -176,6 +177,7 @@ class Takeover:
                 place,
                 left,
                 job=found.job if found else "",
+                bytes=size if size < _UNKNOWN else 0,
                 seconds=seconds,
                 check=outcome[0],
                 unchecked=outcome[1],
@@ -219,6 +221,10 @@ class Takeover:
             made.options = _unless_resumed(made.options)
             self._environments.append((session, made))
             return made
+
+
+_UNKNOWN = (1 << 63) - 1
+"""Spark's estimate of what it knows nothing about."""
 
 
 def _unless_resumed(options: Options) -> Options:

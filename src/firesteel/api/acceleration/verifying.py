@@ -16,6 +16,7 @@ from firesteel.errors import FiresteelError, WrongAnswerError, error_words, fail
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_VERIFY_MAX_BYTES, Options
 from firesteel.plan.expr import Expr, Unsupported, walk
+from firesteel.plan.functions import said_function
 from firesteel.render.expressions.near import is_near
 from firesteel.sql.plans.catalyst import Catalyst, Operator
 
@@ -568,7 +569,7 @@ def _takes_on(node: Expr, found: set[str]) -> bool:
         raise _unsure("groupingExpressions")
     if any(below) and node.cls not in _OF_NULLS:
         if node.cls not in _CONTINUOUS and not (node.cls == "Cast" and node.type == "double"):
-            raise _unsure(node.cls)
+            raise _unsure(node.cls if node.cls in _TOLD else said_function(node))
         inexact = True
     if inexact and node.cls == "Alias":
         found.add(node.id)

@@ -351,11 +351,11 @@ class DataStream(Ends):
         """At most ``n`` rows: the first of the first subtasks."""
         return DataStream(ordering.limit(self._pipeline, n))
 
-    def top_k(self, n: int, *columns: str | tuple[str, bool], ascending: bool = False) -> DataStream:
+    def top_k(self, n: int, *columns: Column, ascending: bool = False) -> DataStream:
         """The ``n`` rows with the largest values of these columns (``ascending``: smallest), in order; nulls last.
 
         NaN is greater than every number. A column may be given with its own direction: ``("name", True)`` is ascending.
-        Rows that tie come in an order that depends on their values only.
+        Expressions are columns, too: ``F.abs("n")``. The result does not have them. Rows that tie come in an order that depends on their values only.
         """
         return DataStream(ordering.top_k(self._pipeline, n, columns, ascending))
 
@@ -508,7 +508,7 @@ class DataStream(Ends):
     def range_partition(self, *columns: Column | list[Column], ascending: Directions = True) -> DataStream:
         """Brings rows with neighbouring values of these columns together: each subtask gets a range of them, all rows with
         equal values in one. Within a subtask there is no order. The number of ranges is decided from their bytes, or set by
-        ``set_parallelism``.
+        ``set_parallelism``. Expressions are columns, too: ``F.year("day")``. The result does not have them.
         """
         return DataStream(ordering.range_partition(self._pipeline, columns, ascending))
 

@@ -193,7 +193,7 @@ def _counted(function: Expr, x: Expressions, distinct: bool = False) -> str:
 def _summed(function: Expr, x: Expressions) -> tuple[str, str, int | None]:
     """The text that is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
     if eval_mode(function) == "TRY":  # null where it overflows on the way, too
-        raise Unsupported(f"try_{function.cls.lower()} is not taken over")
+        raise Unsupported(f"{said_function(function)} is not taken over")
     child = function["child"]
     if child.cls == "UnscaledValue":
         found = decimal_of(child["child"].type)

@@ -69,7 +69,7 @@ def _place(x: Expressions, n: Expr) -> str:
 
 def _outside(n: Expr) -> str:
     if not isinstance(n["failOnError"], bool):
-        raise Unsupported(f"the mode of {n.cls} is not known")
+        raise Unsupported("its mode is not known")
     return left_to_spark("a place outside of an array", n.type) if n["failOnError"] else "NULL"
 
 

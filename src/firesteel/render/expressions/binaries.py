@@ -109,7 +109,7 @@ def _called(x: Expressions, n: Expr) -> str:
     name = next((full.removeprefix(package) for package in _PACKAGES if full.startswith(package)), full)
     rule = _CALLED.get((name, n["functionName"]))
     if rule is None:
-        raise Unsupported(f"{full}.{n['functionName']} is not taken over")
+        raise Unsupported(f"{said_function(n)} is not taken over")
     return rule(x, n["arguments"])
 
 

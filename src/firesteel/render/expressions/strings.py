@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.functions import said_function
 from firesteel.plan.types import INTEGERS, element_of, is_text, said
 from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
 
@@ -215,7 +214,7 @@ def part(x: Expressions, n: Expr) -> str:
     whole, place, other = n["left"], int(constant(n["right"], "a part's number")), n["defaultValueOutOfBound"]
     is_empty = isinstance(other, Expr) and other.cls == "Literal" and other["value"] == ""
     if whole.cls != "StringSplitSQL" or not is_empty or place == 0:
-        raise Unsupported(f"{said_function(n)} of {whole.cls} is not taken over")
+        raise Unsupported("this part of a text is not taken over")
     strings(whole["str"])
     return f"split_part({x.text(whole['str'])}, {literal(_separator(whole['delimiter']), 'string')}, {place})"
 

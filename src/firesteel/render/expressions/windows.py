@@ -61,7 +61,7 @@ def _is_positive(node: Expr) -> bool:
 
 def _nulls(function: Expr) -> str:
     if not isinstance(function["ignoreNulls"], bool):
-        raise Unsupported(f"the nulls of {function.cls} are not known")
+        raise Unsupported(f"{said_function(function)} with unknown nulls is not taken over")
     return " IGNORE NULLS" if function["ignoreNulls"] else ""
 
 

@@ -208,7 +208,8 @@ def _node(value: Any, version: Version, places: Sequence[str] = ()) -> Any:
         cls = version.class_of(value["c"])
         if "h" in value:
             return Operator(cls, fields, handle=value["h"], output=_node(value.get("o"), version))
-        return Expr(cls, fields, value.get("t"), places[int(value["w"])] if places and "w" in value else "")
+        place = places[int(value["w"])] if places and "w" in value else ""
+        return Expr(cls, fields, value.get("t"), place, value.get("n", ""))
     return value
 
 

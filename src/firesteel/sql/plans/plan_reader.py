@@ -9,6 +9,8 @@ private final java.util.ArrayList plans = new java.util.ArrayList();
 private final java.util.IdentityHashMap shown = new java.util.IdentityHashMap();  // operators whose output is written, too
 private final java.util.LinkedHashMap scans = new java.util.LinkedHashMap();  // the Filters right above each relation of files, by number
 private final java.util.LinkedHashMap places = new java.util.LinkedHashMap();  // the number of each place in the user's code
+private final java.util.HashSet written = new java.util.HashSet();  // kinds of expressions that the user has written
+private final java.util.HashMap replaced = new java.util.HashMap();  // the user's functions for which Spark puts expressions of other kinds, by these
 private java.lang.reflect.Method python = null;  // of an Origin, since Spark 4
 private final java.util.HashMap types = new java.util.HashMap();
 private final StringBuilder out = new StringBuilder();
@@ -50,6 +52,7 @@ private Object numbered(org.apache.spark.sql.execution.QueryExecution execution,
 private String all(org.apache.spark.sql.execution.QueryExecution execution, String settings) {
     org.apache.spark.sql.catalyst.plans.logical.LogicalPlan root = execution.optimizedPlan();
     shown.put(root, root);
+    name(execution.analyzed());
     out.append("{\"plan\":");
     value(root);
     out.append(",\"deterministic\":").append(root.deterministic());
@@ -89,6 +92,14 @@ private boolean asksFirst(org.apache.spark.sql.catalyst.trees.TreeNode node) {
     if (node instanceof org.apache.spark.sql.catalyst.expressions.WindowExpression) return false;
     if (node instanceof org.apache.spark.sql.catalyst.expressions.aggregate.First) return true;
     if (node instanceof org.apache.spark.sql.catalyst.expressions.aggregate.Last) return true;
+    java.util.List below = below(node);
+    for (int i = 0; i < below.size(); i++)
+        if (asksFirst((org.apache.spark.sql.catalyst.trees.TreeNode) below.get(i))) return true;
+    return false;
+}
+
+// The expressions and the plans of subqueries among them.
+private java.util.List below(org.apache.spark.sql.catalyst.trees.TreeNode node) {
     java.util.ArrayList below = new java.util.ArrayList();
     scala.collection.Iterator it = node.children().iterator();
     while (it.hasNext()) below.add(it.next());
@@ -98,9 +109,56 @@ private boolean asksFirst(org.apache.spark.sql.catalyst.trees.TreeNode node) {
         it = ((org.apache.spark.sql.catalyst.plans.QueryPlan) node).expressions().iterator();
         while (it.hasNext()) below.add(it.next());
     }
-    for (int i = 0; i < below.size(); i++)
-        if (asksFirst((org.apache.spark.sql.catalyst.trees.TreeNode) below.get(i))) return true;
-    return false;
+    return below;
+}
+
+// Learns what the user has written: the optimised plan has only what Spark puts in its place.
+private void name(org.apache.spark.sql.catalyst.trees.TreeNode node) {
+    java.util.List below = below(node);
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.InheritAnalysisRules) {
+        below.clear();
+        scala.collection.Iterator it = ((org.apache.spark.sql.catalyst.expressions.InheritAnalysisRules) node).parameters().iterator();
+        while (it.hasNext()) below.add(it.next());
+    }
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.Expression) written.add(kind(node));
+    for (int i = 0; i < below.size(); i++) name((org.apache.spark.sql.catalyst.trees.TreeNode) below.get(i));
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable)
+        replace(((org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable) node).replacement(),
+            ((org.apache.spark.sql.catalyst.expressions.Expression) node).prettyName());
+}
+
+private void replace(org.apache.spark.sql.catalyst.trees.TreeNode node, String name) {
+    String kind = kind(node);
+    if (written.contains(kind)) return;  // an argument
+    Object known = replaced.get(kind);
+    replaced.put(kind, known == null || known.equals(name) ? name : known + " or " + name);
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable)
+        replace(((org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable) node).replacement(), name);
+    scala.collection.Iterator it = node.children().iterator();
+    while (it.hasNext()) replace((org.apache.spark.sql.catalyst.trees.TreeNode) it.next(), name);
+}
+
+// Its class, and what it calls, if that is Java.
+private String kind(Object node) {
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke) {
+        org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke call = (org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke) node;
+        return call.staticObject().getName() + "." + call.functionName();
+    }
+    if (node instanceof org.apache.spark.sql.catalyst.expressions.objects.Invoke) {
+        org.apache.spark.sql.catalyst.expressions.objects.Invoke call = (org.apache.spark.sql.catalyst.expressions.objects.Invoke) node;
+        Object target = call.targetObject();
+        if (target instanceof org.apache.spark.sql.catalyst.expressions.Literal) target = ((org.apache.spark.sql.catalyst.expressions.Literal) target).value();
+        return target.getClass().getName() + "." + call.functionName();
+    }
+    return simple(node);
+}
+
+// What the user calls it, where that is not its class.
+private String named(org.apache.spark.sql.catalyst.expressions.Expression e) {
+    String kind = kind(e);
+    Object other = written.contains(kind) ? null : replaced.get(kind);
+    String name = other == null ? e.prettyName() : (String) other;
+    return name.equalsIgnoreCase(simple(e)) ? null : name.toLowerCase();
 }
 
 // For each plan, the number of the first that gives the same rows, but for the ids of its columns.
@@ -371,6 +429,11 @@ private void typed(Object v) {
     if (place != null) {
         if (!places.containsKey(place)) places.put(place, Integer.valueOf(places.size()));
         out.append(",\"w\":").append(places.get(place));
+    }
+    String name = named(e);
+    if (name != null) {
+        out.append(",\"n\":");
+        text(name);
     }
     String type = "null";
     try {

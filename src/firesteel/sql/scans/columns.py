@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import carried, checked
+from firesteel.plan.relation import type_of_column
+from firesteel.plan.types import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def columns_of(files: Expr, chosen: list[Expr], exact: bool) -> Columns:
     own: list[DataColumn] = []
     kinds: dict[str, str] = {}
     for one in chosen:
-        kind, key = carried(one.type), _key(one["name"], exact)
+        kind, key = type_of_column(one), _key(one["name"], exact)
         if key in parts:
             name = parts[key]["name"]
             kinds[key] = checked(kind)
