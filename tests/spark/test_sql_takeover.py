@@ -276,7 +276,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_a_reason_names_what_the_user_wrote(spark, views, call):
     """Spark's plan has calls of Java, or other functions, in the place of many of them."""
-    frame = spark.sql(f"SELECT\n{call} AS r\nFROM edges")
+    frame = spark.sql(f"-- what the user wrote\nSELECT {call} AS r FROM edges")
     with accelerate(spark) as acceleration:
         assert acceleration.explain(frame) == f"Spark: {CALLS[call]} (line 2 of its SQL)"
 
