@@ -63,10 +63,10 @@ def all_rows(source, volume=1 << 14):
     return pa.Table.from_batches(source.read_all(splits, context()), source.schema)
 
 
-@pytest.mark.parametrize("gap", [0, far.GAP_BYTES])
+@pytest.mark.parametrize("gap", [0, far.REMOTE_GAP_BYTES])
 @pytest.mark.parametrize("columns", [["n", "last"], ["deep"], ["last", "unread", "deep", "n"]])
 def test_rows_are_those_of_local_files(files, asked, monkeypatch, columns, gap):
-    monkeypatch.setattr(far, "GAP_BYTES", gap)
+    monkeypatch.setattr(far, "REMOTE_GAP_BYTES", gap)
     monkeypatch.setattr(far, "PART_BYTES", 1000)
     assert all_rows(source_of(files, asked, columns=columns)).equals(TABLE.select(columns))
 

@@ -33,8 +33,8 @@ from firesteel.connectors.files.reading.evolution import check_merge_schema, com
 from firesteel.connectors.files.reading.far import (
     FILES_AHEAD,
     FarFile,
-    Part,
     Range,
+    etag_of,
     fetched_ahead,
     neighbours,
 )
@@ -139,8 +139,8 @@ class Footer:
     """The least and the greatest value of columns of integers, by the statistics of the first, the middle and the last row group."""
     bounds: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = dataclasses.field(default_factory=dict)
     """By column of integers or dates (days), the least and the greatest value of each row group. A column's are read when a key is looked up in it."""
-    tail: Sequence[Part] = ()
-    """The footer itself, of a file on a far store."""
+    copy: bytes = b""
+    """A Parquet file of nothing but this footer, where the file lies on a far store."""
 
 
 class KeptFooters:
@@ -165,7 +165,7 @@ class KeptFooters:
     def keep(self, footer: Footer, mark: _AnyMark | None) -> None:
         """``mark``: of the file before its footer was read; None: it may change once more without a sign."""
         size = footer.rows.nbytes + 3 * footer.column_bytes.nbytes + _FIELD_BYTES * len(footer.schema)
-        size += sum(len(part) for _, part in footer.tail)
+        size += len(footer.copy)
         if mark is None or size > self._most:
             return
         with self._lock:
@@ -176,8 +176,6 @@ class KeptFooters:
                 self._bytes -= self._kept.pop(next(iter(self._kept)))[2]
 
 
-_FOOTER_LENGTH = 8
-"""Bytes behind a footer: its length, and Parquet's mark."""
 _FIELD_BYTES = 512
 """About what a schema takes for each of its columns."""
 _driver_footers = KeptFooters(64 << 20)
@@ -351,8 +349,8 @@ class ParquetSource(FooterSource[Footer]):
                 return everything[index]
             both = reduce(and_, usable)
             about = known.get(self._values[self._kept[index]])
-            tail, file = footers[index].tail, footers[index].file
-            where = (FarFile(None, file.size, tail),) if tail else (file.path, self._filesystem)
+            copy = footers[index].copy
+            where = (pa.BufferReader(copy),) if copy else (footers[index].file.path, self._filesystem)
             fragment = pads.ParquetFileFormat().make_fragment(*where, partition_expression=about)
             try:
                 groups = [group.id for group in fragment.subset(both, schema=self._all_schema).row_groups]
@@ -374,7 +372,7 @@ class ParquetSource(FooterSource[Footer]):
         comparable = [names & self._told_by(footer) for footer in footers]
         files = zip(self._kept, footers, comparable, strict=True)
         lacking = [number for number, footer, columns in files if not columns <= footer.bounds.keys()]
-        read = partial(_FooterReader().bounds, names, {footer.file.path: footer.tail for footer in footers})
+        read = partial(_FooterReader().bounds, names, {footer.file.path: footer.copy for footer in footers})
         for number, bounds in for_each_file(self._found, lacking, read).items():
             self._footers[number].bounds.update(bounds)
         return [self._meeting(*file) for file in zip(footers, groups, comparable, strict=True)]
@@ -521,12 +519,12 @@ class ParquetSource(FooterSource[Footer]):
         near = is_local(self._filesystem)
         before = mark_of(path) if near else None
         with self._explained(groups, label), ExitStack() as stack:
-            stream: Any = stack.enter_context(self._filesystem.open_input_file(path))
-            self._check_size(groups, stream.size())
-            mark: _AnyMark | None = before if near and mark_of(path) == before else None
-            if not near:
-                stream = FarFile(stream, groups.size)
-                mark = stream.etag
+            opened = stack.enter_context(self._filesystem.open_input_file(path))
+            self._check_size(groups, opened.size())
+            if near:
+                stream, mark = opened, before if mark_of(path) == before else None
+            else:
+                stream, mark = FarFile(opened, groups.size), etag_of(opened)
             file = pq.ParquetFile(
                 stream,
                 metadata=_kept_footer(path, mark),
@@ -665,29 +663,25 @@ class _FooterReader:
 
     def read(self, found: InputFiles, file: InputFile) -> Footer:
         with self._opened(found, file) as stream:
-            if not isinstance(stream, FarFile):
-                return self._footer(file, stream, found.label(file.path))
-            mark = stream.etag
+            far = not is_local(found.filesystem)
+            mark = etag_of(stream) if far else None
             kept = None if mark is None else _driver_footers.get(file, mark)
             if kept is None:
-                kept = self._footer(file, stream, found.label(file.path))
+                metadata, columns = self._parsed(stream, found.label(file.path))
+                rows, sizes = _plain_column_bytes(metadata, columns)
+                times = columns.times.in_file(metadata, columns.schema)
+                copy = _copy(metadata) if far else b""
+                kept = Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns), copy=copy)
                 _driver_footers.keep(kept, mark)
             return kept
 
-    def _footer(self, file: InputFile, stream: Any, label: str) -> Footer:
-        metadata, columns = self._parsed(stream, label)
-        rows, sizes = _plain_column_bytes(metadata, columns)
-        times = columns.times.in_file(metadata, columns.schema)
-        tail = [stream.end(metadata.serialized_size + _FOOTER_LENGTH)] if isinstance(stream, FarFile) else ()
-        return Footer(file, columns.schema, rows, sizes, times, _spans(metadata, columns), tail=tail)
-
     def bounds(
-        self, names: Iterable[str], tails: Mapping[str, Sequence[Part]], found: InputFiles, file: InputFile
+        self, names: Iterable[str], copies: Mapping[str, bytes], found: InputFiles, file: InputFile
     ) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """``Footer.bounds`` of these columns. Those of other types are left out. ``tails``: of files that need not be opened."""
-        label, tail = found.label(file.path), tails[file.path]
-        with nullcontext(FarFile(None, file.size, tail)) if tail else self._opened(found, file) as stream:
-            metadata, columns = self._parsed(stream, label)
+        """``Footer.bounds`` of these columns. Those of other types are left out. ``copies``: of footers, by path; empty where the file has to be opened."""
+        copy = copies[file.path]
+        with nullcontext(pa.BufferReader(copy)) if copy else self._opened(found, file) as stream:
+            metadata, columns = self._parsed(stream, found.label(file.path))
             known = (name for name in names if name in columns.numbers)
             return {name: _bounds(metadata, *columns.numbers[name]) for name in known}
 
@@ -701,7 +695,7 @@ class _FooterReader:
         label = found.label(file.path)
         try:
             with found.filesystem.open_input_file(file.path) as stream:
-                yield stream if is_local(found.filesystem) else FarFile(stream, stream.size(), keeps=True)
+                yield stream
                 if stream.size() != file.size:
                     raise UsageError(
                         f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
@@ -723,6 +717,12 @@ class _FooterReader:
         )
         self._last = columns = _Columns.of(leaves, schema)
         return columns
+
+
+def _copy(metadata: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    return sink.getvalue().to_pybytes()
 
 
 def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:

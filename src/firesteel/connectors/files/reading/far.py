@@ -9,14 +9,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from firesteel.results.reader import REMOTE_GAP_BYTES
+
 T = TypeVar("T")
 Range = tuple[int, int]
 """Bytes [begin, end) of a file."""
 Part = tuple[int, bytes]
 """Where it begins in the file, and its bytes."""
 
-GAP_BYTES = 256 << 10
-"""Ranges that lie no further apart are fetched in one request, with what lies between them."""
 PART_BYTES = 8 << 20
 """Longer ranges are fetched by several requests at once."""
 AHEAD_BYTES = 64 << 20
@@ -31,15 +31,9 @@ _THREADS = 8
 class FarFile(io.RawIOBase):
     """The file as Arrow reads it. Fetched parts come from memory, others from the store."""
 
-    def __init__(self, stream: Any, size: int, parts: Sequence[Part] = (), *, keeps: bool = False) -> None:
-        """``stream``: None where ``parts`` has the end of the file, and nothing else is asked for. ``keeps``: what is asked for is a part afterwards."""
-        self._stream, self._size, self._at, self._keeps = stream, size, 0, keeps
-        self.parts = parts
-
-    @property
-    def etag(self) -> bytes | None:
-        """What is another after each change of the file's content, as the store says it; None: it says nothing."""
-        return (self._stream.metadata() or {}).get("ETag") or None
+    def __init__(self, stream: Any, size: int) -> None:
+        self._stream, self._size, self._at = stream, size, 0
+        self.parts: Sequence[Part] = ()
 
     def readable(self) -> bool:
         return True
@@ -61,13 +55,7 @@ class FarFile(io.RawIOBase):
         for start, part in self.parts:
             if start <= begin and end <= start + len(part):
                 return memoryview(part)[begin - start : end - start]
-        if self._stream is None:
-            ((start, part),) = self.parts  # Arrow reads the last 64 KiB, and looks at the footer in them alone
-            return (bytes(start - begin) + part)[: end - begin]
-        data = self.read_at(end - begin, begin)
-        if self._keeps:
-            self.parts = [*self.parts, (begin, data)]
-        return data
+        return self.read_at(end - begin, begin)
 
     def read_at(self, size: int, begin: int) -> bytes:
         """Asks the store. Any thread may. Raises OSError where fewer bytes come."""
@@ -76,25 +64,21 @@ class FarFile(io.RawIOBase):
             raise OSError(f"{len(data)} bytes came in place of {size}")
         return data
 
-    def end(self, size: int) -> Part:
-        """The last bytes of the file, all of which are in ``parts``."""
-        begin, data = self._size - size, bytearray(size)
-        for start, part in self.parts:
-            low = max(start, begin)
-            data[low - begin : start + len(part) - begin] = part[low - start :]
-        return begin, bytes(data)
-
     def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
         super().close()
+
+
+def etag_of(stream: Any) -> bytes | None:
+    """What changes with the file's content, as the store says it. None: it says nothing."""
+    return (stream.metadata() or {}).get("ETag") or None
 
 
 def neighbours(ranges: Iterable[Range]) -> list[Range]:
     """The same bytes and gaps that are not worth a request, in order."""
     found: list[Range] = []
     for begin, end in sorted(ranges):
-        if found and begin <= found[-1][1] + GAP_BYTES:
+        if found and begin <= found[-1][1] + REMOTE_GAP_BYTES:
             found[-1] = found[-1][0], max(end, found[-1][1])
         else:
             found.append((begin, end))
