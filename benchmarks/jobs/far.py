@@ -1,7 +1,7 @@
 """Benchmark 22 once more: queries of TPC-H on Parquet files behind an S3 server on loopback that answers each request after 20 ms.
 
-Firesteel, in stages, and Sail read from the store. Spark, tuned, reads the same files from the disk, without any pause:
-its own S3 client is no part of the package, so that this is less than what Spark would take.
+Firesteel, in stages, and Sail read from the store. Tuned Spark reads the same files from the disk, without a pause. The
+package lacks Spark's S3 client, and the store would take Spark longer than the disk.
 
 ``FIRESTEEL_SQL_SCALE`` (10; 1), ``FIRESTEEL_SQL_QUERIES`` (``1,6,9``), ``FIRESTEEL_BENCHDATA``. The seconds are medians;
 requests are those of one query.
@@ -15,12 +15,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.sql import CHOSEN, READING_SCALE, TUNED, TUNED_SPARK, _session, data, different, medians, tables
+from benchmarks.jobs.sql import (
+    CHOSEN,
+    READING_SCALE,
+    TUNED,
+    TUNED_SPARK,
+    _session,
+    data,
+    different,
+    medians,
+    sail,
+    tables,
+    viewed,
+)
 from benchmarks.kit import data as kept
 from benchmarks.kit.asking import asks
 from benchmarks.kit.far import BUCKET, counted, far_store
 from benchmarks.kit.harness import Contender, alternate
-from benchmarks.kit.peers import PeerMissing, python_of
 
 SECONDS = 0.02
 QUERIES = (1, 6, 9)
@@ -33,12 +44,8 @@ MOUNTED = {
 
 def spark_of(home: str, settings: dict[str, str]) -> Any:
     """A session with a view for each table, by its URL in the store."""
-    spark = _session(
-        settings | MOUNTED | {f"spark.hadoop.fs.viewfs.mounttable.{BUCKET}.linkFallback": f"file://{home}"}
-    )
-    for name, place in places(home).items():
-        spark.read.parquet(place).createOrReplaceTempView(name)
-    return spark
+    folder = {f"spark.hadoop.fs.viewfs.mounttable.{BUCKET}.linkFallback": f"file://{home}"}
+    return viewed(_session(settings | MOUNTED | folder), places(home))
 
 
 def places(home: str) -> dict[str, str]:
@@ -68,12 +75,8 @@ def main(runs: int, only: str) -> None:
     entered = [
         Contender("Firesteel", f"{__name__}:firesteel", {"home": home}),
         Contender(TUNED_SPARK, f"{__name__}:pyspark", {"home": home}),
+        *sail(tables=places(home), queries=texts(), far=True),
     ]
-    try:
-        work = {"tables": places(home), "queries": texts(), "far": True}
-        entered.append(Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python_of("sail")))
-    except PeerMissing as error:
-        print(f"Sail is missing: {error}", flush=True)
     with far_store(Path(home), SECONDS) as variables:
         os.environ.update(variables)
         answers = alternate([one for one in entered if only in ("", one.name)], runs=runs, warmup=0, both_orders=True)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.jobs.sql import CHOSEN, READING_SCALE, _session, data, viewed
+from benchmarks.jobs.sql import CHOSEN, READING_SCALE, _session, data, tables, viewed
 from benchmarks.kit import data as kept
 from benchmarks.kit.harness import Contender, alternate
 
@@ -35,7 +35,7 @@ def firesteel(shape: str) -> Callable[[], list[Any]]:
 
     spark = _session({})
     home = kept.tpch(READING_SCALE) if shape == "uniform" else kept.tpch_heavy(READING_SCALE)
-    viewed(spark, home)
+    viewed(spark, tables(home))
     common = {"firesteel.progress": False, "firesteel.run.in-process": "never"}
     environments = {
         name: ExecutionEnvironment(spark=spark, options=common | options) for name, options in settings().items()

@@ -74,11 +74,12 @@ def _session(settings: dict[str, str]) -> Any:
 
 
 def _with_views(suite: str, settings: dict[str, str]) -> Any:
-    return viewed(_session(settings), data(suite)[0])
+    return viewed(_session(settings), tables(data(suite)[0]))
 
 
-def viewed(spark: Any, home: Path) -> Any:
-    for name, place in tables(home).items():
+def viewed(spark: Any, tables: dict[str, str]) -> Any:
+    """``tables``: by name, the place of each."""
+    for name, place in tables.items():
         spark.read.parquet(place).createOrReplaceTempView(name)
     return spark
 
@@ -145,12 +146,17 @@ def contenders(suite: str) -> list[Contender]:
         entered.insert(0, Contender(FIRESTEEL, f"{__name__}:accelerated", {"suite": suite}))
         entered.insert(2, Contender(SPARK, f"{__name__}:pyspark", {"suite": suite, "settings": {}}))
     else:
-        try:
-            work = {"tables": tables(data(suite)[0]), "queries": asked(suite)}
-            entered.append(Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python_of("sail")))
-        except PeerMissing as error:
-            print(f"Sail is missing: {error}", flush=True)
+        entered += sail(tables=tables(data(suite)[0]), queries=asked(suite))
     return [one for one in entered if one.name not in WITHOUT]
+
+
+def sail(**work: Any) -> list[Contender]:
+    """``work``: what ``sail_queries`` takes. Says why there is none where it cannot be installed."""
+    try:
+        return [Contender("Sail", "benchmarks.kit.peers:sail_queries", work, python=python_of("sail"))]
+    except PeerMissing as error:
+        print(f"Sail is missing: {error}", flush=True)
+        return []
 
 
 def main(runs: int, only: str) -> None:

@@ -192,7 +192,7 @@ def _told(reason: Unsupported, operator: Operator) -> str:
     around = (part for part in reversed(parts) if any(one is at for one in walk(part)))
     place = next((one.place for one in (*walk(at), *around) if one.place), "")
     said = about(at, str(reason))
-    return f"{said} ({PurePath(place.partition(chr(10))[0]).name})" if place else said
+    return f"{said} ({PurePath(place.splitlines()[0]).name})" if place else said
 
 
 _SAID = {
