@@ -141,6 +141,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Literal": _literal,
     "ScalarSubquery": _subquery,
     "KnownNotNull": _child,
+    "Collate": _child,  # a type with another order than that of bytes is refused
     "TryEval": _child,
     "KnownNullable": _child,
     "KnownFloatingPointNormalized": _child,
