@@ -194,7 +194,7 @@ GRAMMAR: dict[str, list[str]] = {
     + ["dayofweek({date})", "weekday({date})", "dayofyear({date})", "weekofyear({date})", "year({ntz})", "hour({ntz})", "minute({ntz})"]
     + ["second({ntz})", "month({ts})", "hour({ts})", "instr({string}, {string})", "locate({string}, {string})", "ascii({string})"]
     + ["({int} >> 3)", "shiftleft({int}, 2)", "sign({int})", "octet_length({string})", "bit_count({long})", "crc32({binary})", "unix_date({date})"]
-    + ["regexp_count({string}, '[a-b]')", "levenshtein({string}, {string})", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
+    + ["regexp_count({string}, '[a-b]')", "levenshtein({string}, {string})", "levenshtein({string}, {string}, 2)", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
     "long": ["({long} >> 5)", "({long} div {long})", "ceil({double})", "floor({double})", "ceil({long})", "floor({long})", "round({long}, 0)", "unix_micros({ts})", "try_cast({string} AS BIGINT)", "try_add({long}, {long})", "try_multiply({long}, {long})", "try_cast({double} AS BIGINT)"],
     "double": ["try_divide({double}, {double})", "try_divide({long}, {int})", "nanvl({double}, {double})"]
     + ["({double} / {double})", "({long} / {long})", "sqrt({double})", "round({double}, 2)", "signum({double})"] * 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported, eval_mode
+from firesteel.plan.expr import Expr, Unsupported, eval_mode, replaced
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
@@ -32,6 +33,8 @@ def _cast(x: Expressions, n: Expr) -> str:
     if isinstance(n.type, dict):
         return nested_cast(x, n)
     child, to = n["child"], checked_inside(n.type)
+    if child.type == "void":
+        return x.text(_of_type(child, to))
     kind = checked_inside(child.type)
     text = x.text(child)
     if kind == to:
@@ -41,6 +44,17 @@ def _cast(x: Expressions, n: Expr) -> str:
     if found is None:
         raise Unsupported(f"a cast of {said(kind)} to {said(to)} is not taken over")
     return found
+
+
+def _of_type(node: Expr, kind: str) -> Expr:
+    """What is null or raises, with a type."""
+
+    def by(part: Expr) -> Expr | None:
+        if part.type != "void":
+            return None
+        return replace(part, fields={name: replaced(field, by) for name, field in part.fields.items()}, type=kind)
+
+    return replaced(node, by)
 
 
 def _family(kind: str) -> str:
@@ -68,8 +82,8 @@ def _to_decimal(text: str, n: Expr) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     if kind in INTEGERS or decimal_of(kind) or kind == "boolean":
         return f"CAST({f'CAST({text} AS INTEGER)' if kind == 'boolean' else text} AS {name})"
-    if kind == "double":  # by the shortest digits, half up, as BigDecimal.valueOf
-        return f"CAST({digits_of(text, decimal_of(n.type)[1])} AS {name})"  # type: ignore[index]
+    if kind in FLOATS:  # by the shortest digits of the double, half up, as BigDecimal.valueOf
+        return f"CAST({digits_of(f'CAST({text} AS DOUBLE)', decimal_of(n.type)[1])} AS {name})"  # type: ignore[index]
     return _of_text(text, n, r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?") if is_text(kind) else None
 
 
@@ -77,7 +91,7 @@ def _to_floating(text: str, n: Expr) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     if kind in INTEGERS or kind in FLOATS or kind == "boolean":
         return f"CAST({text} AS {name})"
-    if decimal_of(kind) and n.type == "double":  # the nearest, by its digits; the engine divides two doubles
+    if decimal_of(kind):  # the nearest, by its digits; the engine divides two doubles
         return f"CAST(CAST({text} AS VARCHAR) AS {name})"
     if kind == "timestamp":
         return f"CAST(CAST(epoch_us({text}) AS DOUBLE) / 1000000.0::DOUBLE AS {name})"

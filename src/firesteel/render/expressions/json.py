@@ -139,10 +139,10 @@ def _structs(x: Expressions, n: Expr) -> str:
     fields = fields_of(n["schema"])
     if not _is_empty(n["options"]) or fields is None or any(name == "_corrupt_record" for name, _ in fields):
         raise Unsupported("from_json with options, or of other types than structs, is not taken over")
-    other = left_to_spark("a null of JSON", n.type)  # of which Spark makes a struct of nulls
+    nulls = f"CAST({struct_text([(name, 'NULL') for name, _ in fields])} AS {engine_type(n.type)})"
     return _read(
         x.text(n["child"]),
-        lambda t: f"(CASE WHEN json_type({t}) = 'NULL' THEN {other} ELSE {_value_at(t, [], n['schema'])} END)",
+        lambda t: f"(CASE WHEN json_type({t}) = 'NULL' THEN {nulls} ELSE {_value_at(t, [], n['schema'])} END)",
         n.type,
     )
 

@@ -10,7 +10,7 @@ from firesteel.plan.expr import Expr, Unsupported, conjuncts
 from firesteel.plan.functions import said_function
 from firesteel.plan.raising import any_raises, may_raise
 from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
-from firesteel.render.expressions.texts import literal, once, undivided
+from firesteel.render.expressions.texts import left_to_spark, literal, once, undivided
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -159,6 +159,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Greatest": _extreme("greatest"),
     "Least": _extreme("least"),
     "AtLeastNNonNulls": _enough,
+    "RaiseError": lambda x, n: left_to_spark("raise_error", n.type),
     "IsNaN": lambda x, n: f"coalesce(isnan({x.text(n['child'])}), false)",
     "NaNvl": lambda x, n: (
         f"(CASE WHEN isnan({x.text(n['left'])}) THEN {x.text(n['right'])} ELSE {x.text(n['left'])} END)"

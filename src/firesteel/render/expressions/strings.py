@@ -125,18 +125,29 @@ def _reversed(x: Expressions, n: Expr) -> str:
     return _where(x.text(n["child"]), _ASCII, lambda t: f"reverse({t})", "letters beyond ASCII")
 
 
+_LETTERS = literal("".join(map(chr, range(ord(" "), ord("~") + 1))), "string")
+
+
 def _distance(x: Expressions, n: Expr) -> str:
+    """The engine counts bytes: letters beyond ASCII become other ones, of a byte each, in both texts the same."""
     strings(n["left"], n["right"])
-    if n["threshold"] is not None:
-        raise Unsupported("a distance of texts up to a limit is not taken over")
-    other = left_to_spark("letters beyond ASCII", "long")
+    limit = None if n["threshold"] is None else int(constant(n["threshold"], "a distance up to a limit"))
+    many = left_to_spark("a distance of texts of more than 95 letters", "string")
+
+    def plain(a: str, b: str) -> str:
+        letters = f"list_distinct(string_split({a} || {b}, ''))"
+        known = once(letters, lambda of: f"CASE WHEN len({of}) > 95 THEN {many} ELSE array_to_string({of}, '') END")
+        return once(known, lambda of: f"levenshtein({', '.join(f'translate({t}, {of}, {_LETTERS})' for t in (a, b))})")
 
     def of(a: str, b: str) -> str:
-        known = f"strlen({a}) = length({a}) AND strlen({b}) = length({b})"
+        is_ascii = f"strlen({a}) = length({a}) AND strlen({b}) = length({b})"
         empty = f"{a} IS NULL OR {b} IS NULL"
-        return f"CAST(CASE WHEN {empty} THEN NULL WHEN {known} THEN levenshtein({a}, {b}) ELSE {other} END AS INTEGER)"
+        distance = f"CASE WHEN {empty} THEN NULL WHEN {is_ascii} THEN levenshtein({a}, {b}) ELSE {plain(a, b)} END"
+        return (
+            once(distance, lambda d: f"CASE WHEN {d} > {limit} THEN -1 ELSE {d} END") if limit is not None else distance
+        )
 
-    return once(x.text(n["left"]), lambda a: once(x.text(n["right"]), lambda b: of(a, b)))
+    return once(x.text(n["left"]), lambda a: f"CAST({once(x.text(n['right']), lambda b: of(a, b))} AS INTEGER)")
 
 
 def _length(function: str, x: Expressions, n: Expr) -> str:
