@@ -234,6 +234,7 @@ AGGREGATES = [
     *(f"{name}({{{kind}}})" for name in ("bit_and", "bit_or", "bit_xor") for kind in ("int", "long")),
     *(f"{name}({{{kind}}}, row)" for name in ("max_by", "min_by") for kind in ("int", "string", "ai", "s", "mi", "double")),
     *(f"percentile({{{kind}}}, {share})" for kind in ("int", "long", "dec9", "double") for share in ("0.5", "0.3", "array(0D, 0.25, 1D)")),
+    *(f"percentile_approx({{{kind}}}, {share})" for kind in ("int", "long", "dec9", "double", "date") for share in ("0.5", "array(0D, 0.3, 0.99999, 1D), 900")),
     *(f"{name}(CAST({{int}} % 100 AS DOUBLE), CAST(row AS DOUBLE))" for name in ("regr_count", "regr_avgx")),
     *(f"sort_array({name}({{{kind}}}))" for name in ("collect_list", "collect_set") for kind in ("int", "long", "string", "date", "bool", "dec9")),
     "sort_array(collect_list({double}))", "size(collect_list({ai}))", "size(collect_set({string}))", "array_contains(collect_list({int}), 1)",

@@ -239,6 +239,38 @@ def test_one_row_of_duplicates(spark, items, options):
     assert sorted(row.k or 0 for row in found) == [0, 1, 2, 3, 4]
 
 
+def test_quantiles(spark, items, options):
+    """Exact ones. ``describe`` and ``summary`` run nothing themselves."""
+    floats = "CASE WHEN k = 1 THEN double('NaN') WHEN n < 800 THEN n / 7 END AS f"
+    frame = spark.table("items").selectExpr("d", "n", floats, "CAST(NULL AS INT) AS nothing")
+    asked = [
+        lambda: frame.approxQuantile(["d", "n", "f", "nothing"], [1.0, 0.0, 0.3333, 0.5], 0),
+        lambda: frame.stat.approxQuantile("n", [0.5], 0.0),
+        lambda: frame.where("n > 990").summary("count", "min", "25%", "max").select("summary", "n").collect(),
+        lambda: frame.approxQuantile("n", [0.5], 0.1),
+        lambda: frame.selectExpr("percentile_approx(n, 0.5, 2000)").collect(),
+    ]
+    expected = [ask() for ask in asked]
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert [ask() for ask in asked] == expected
+        with pytest.raises(PySparkException):
+            spark.table("items").approxQuantile("b", [0.5], 0)
+    assert [not query.left for query in acceleration.queries] == [True] * 3 + [False] * 3, acceleration.explain()
+    assert "percentile_approx of many values" in acceleration.queries[4].left[0]
+
+
+def test_what_only_raises(spark, items, options):
+    """``assert_true`` has no value; dbt's ``dateadd`` calls it."""
+    query = "SELECT coalesce(k, nvl2(n, assert_true(n >= {}), NULL)) AS k FROM items ORDER BY n"
+    expected = spark.sql(query.format(-1)).collect()
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert spark.sql(query.format(-1)).collect() == expected
+        with pytest.raises((PySparkException, Py4JJavaError), match="is not true"):
+            spark.sql(query.format(0)).collect()
+    assert ["raise_error" in "".join(query.left) for query in acceleration.queries] == [False, True]
+    assert not acceleration.queries[0].left
+
+
 def test_near_functions_are_taken_over_if_asked(spark, items, options):
     query = "SELECT k, exp(ln(sum(n) + 1)) AS e, pow(max(n), 2) AS p FROM items GROUP BY k ORDER BY k"
     expected = spark.sql(query).collect()

@@ -48,6 +48,7 @@ QUERIES = {
     "structs of aggregates": "SELECT k, named_struct('a', sum(row), 'b', count(*)) AS s, array(min(row), max(row)) AS a FROM nested GROUP BY k",
     "bits and extremes": "SELECT k, bit_and(int1) AS a, bit_xor(long1) AS b, max_by(s1, row) AS c, min_by(string1, row) AS d FROM nested GROUP BY k",
     "percentiles": "SELECT k, median(int1) AS a, percentile(row, array(0.1, 0.5)) AS b, percentile_cont(0.25) WITHIN GROUP (ORDER BY dec91) AS c FROM nested GROUP BY k",
+    "percentiles of few values": "SELECT k, percentile_approx(int1, 0.5) AS a, approx_percentile(dec91, array(0, 0.1, 0.7, 1), 1000) AS b, percentile_approx(date1, 0.25) FILTER (WHERE row > 9) AS c, percentile_approx(cast(row AS FLOAT), 0.9) AS d FROM nested GROUP BY k",
     "texts in one": "SELECT k, listagg(string1, ',') WITHIN GROUP (ORDER BY string1) AS a FROM nested GROUP BY k",
     "pivot": "SELECT * FROM (SELECT k, bool1, int1 FROM nested) PIVOT (count(*) AS c, max(int1) AS m FOR bool1 IN (true, false))",
     "pivot of texts": "SELECT * FROM (SELECT k, string1, row FROM nested) PIVOT (max(row) FOR string1 IN ('a', 'ß', 'x'))",

@@ -197,6 +197,44 @@ def _show(
     return active.answer(frame, "show", text, lambda: frame.limit(n + 1))
 
 
+def _quantiles(
+    active: Takeover,
+    _original: Action,
+    frame: Any,
+    col: Any,
+    probabilities: Any,
+    relativeError: Any,  # noqa: N803 - PySpark's name
+) -> Any:
+    """Exact ones. What is wrong with the arguments Spark says."""
+    if relativeError != 0:
+        active.leave("approxQuantile", "approxQuantile with an error above 0 is Spark's own")
+        return SPARKS
+
+    from pyspark.sql import functions as F  # noqa: N812 - everybody's name
+    from pyspark.sql.types import NumericType
+
+    names = [col] if isinstance(col, str) else col
+
+    def query() -> Any:
+        if not names or not all(isinstance(frame.schema[name].dataType, NumericType) for name in names):
+            raise UsageError("Spark says what is wrong with it")
+        doubles = [frame[name].cast("double") for name in names]
+        known = [F.when(~F.isnan(one), one) for one in doubles]
+        return frame.select(
+            *(F.percentile_approx(one, list(probabilities), _EXACT).alias(f"q{i}") for i, one in enumerate(known))
+        )
+
+    def lists(table: pa.Table) -> Any:
+        found = [column[0].as_py() or [] for column in table.columns]
+        return found[0] if isinstance(col, str) else found
+
+    return active.answer(frame, "approxQuantile", lists, query)
+
+
+_EXACT = (1 << 31) - 1
+"""The accuracy with which Spark's summaries keep each of up to half as many values."""
+
+
 def _each(name: str) -> Action:
     """``foreach`` and ``foreachPartition``: Spark calls the function with rows that we have computed."""
 
@@ -211,9 +249,6 @@ _ALWAYS_SPARKS = (
     "tail",
     "checkpoint",
     "localCheckpoint",
-    "describe",
-    "summary",
-    "approxQuantile",
     "freqItems",
     "crosstab",
 )
@@ -225,6 +260,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
     "isEmpty": _is_empty,
     "_collect_as_arrow": _arrow,
     "_show_string": _show,
+    "approxQuantile": _quantiles,
     "foreach": _each("foreach"),
     "foreachPartition": _each("foreachPartition"),
     **{name: sparks(name) for name in _ALWAYS_SPARKS},

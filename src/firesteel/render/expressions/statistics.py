@@ -6,6 +6,7 @@ on the order of the rows is not here, but ``max_by`` and ``min_by``: of rows tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -60,6 +61,8 @@ def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | Non
         return None
     if function.cls == "Percentile":
         return _percentile(function, x, where)
+    if function.cls == "ApproximatePercentile":
+        return _near_percentile(function, x, where)
     if function.cls == "Mode":
         return _mode(function, x, where)
     if function.cls in ("First", "Last"):
@@ -85,28 +88,63 @@ def _value_by(x: Expressions, function: Expr) -> tuple[str, str]:
 
 def _percentile(function: Expr, x: Expressions, where: str) -> str:
     """Between the two values nearest to the place, as Spark weighs them."""
-    child, share, often = function["child"], function["percentageExpression"], function["frequencyExpression"]
-    if share.cls != "Literal" or share["value"] is None or often.cls != "Literal" or often["value"] != 1:
-        raise Unsupported("percentiles of shares or frequencies that are no constants are not taken over")
+    often = function["frequencyExpression"]
+    if often.cls != "Literal" or often["value"] != 1:
+        raise Unsupported("percentiles of frequencies that are no constants are not taken over")
     if function["reverse"] is not False:
         raise Unsupported("percentiles from the end are not taken over")
-    number = _number(x, child)
-    values = f"list({number}) FILTER (WHERE {and_known(number, where)})"
-    if child.type in FLOATS:
-        values = f"CASE WHEN bool_or({number} = 0 AND signbit({number})) THEN {_no_zero()} ELSE {values} END"
-    many = element_of(share.type) is not None
-    texts = [_between(float(one)) for one in (share["value"] if many else [share["value"]])]
-    wanted = f"[{', '.join(texts)}]" if many else texts[0]
-    return f"list_transform([list_sort({values})], lambda v: CASE WHEN v IS NOT NULL THEN {wanted} END)[1]"
+    wanted = _each_share(function, _between)
+    values = _sorted(function, _number(x, function["child"]), where)
+    return f"list_transform([{values}], lambda v: CASE WHEN v IS NOT NULL THEN {wanted} END)[1]"
 
 
-def _no_zero() -> str:
-    return left_to_spark("zeros of two signs", {"type": "array", "elementType": "double", "containsNull": True})
+def _near_percentile(function: Expr, x: Expressions, where: str) -> str:
+    """Of fewer values than half the accuracy, Spark keeps each one in its summary, as a double, and so gives the exact one."""
+    child, accuracy = function["child"], function["accuracyExpression"]
+    kind, found = checked(child.type), decimal_of(child.type)
+    if kind not in (*INTEGERS, *FLOATS, "date") and not (found and found[0] <= _PLAIN):
+        raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
+    if accuracy.cls != "Literal" or not isinstance(accuracy["value"], int):
+        raise Unsupported("an accuracy that is no constant is not taken over")
+    text, one = x.text(child), "v[greatest(CAST(ceil({} * len(v)) AS BIGINT), 1)]"
+    if kind == "long":
+        text, one = f"CAST({text} AS DOUBLE)", f"CAST({one} AS BIGINT)"
+    wanted = _each_share(function, lambda share: one.format(_double(share)))
+    other = left_to_spark("percentile_approx of many values", function.type)
+    exact = f"CASE WHEN 2 * len(v) >= {accuracy['value']} THEN {other} WHEN v IS NOT NULL THEN {wanted} END"
+    return f"list_transform([{_sorted(function, text, where)}], lambda v: {exact})[1]"
+
+
+_PLAIN = 15
+"""Digits of decimals that a double holds."""
+
+
+def _sorted(function: Expr, text: str, where: str) -> str:
+    """The values, without nulls."""
+    values = f"list({text}) FILTER (WHERE {and_known(text, where)})"
+    if function["child"].type in FLOATS:
+        kind = {"type": "array", "elementType": function["child"].type, "containsNull": True}
+        other = left_to_spark("zeros of two signs", kind)
+        values = f"CASE WHEN bool_or({text} = 0 AND signbit({text})) THEN {other} ELSE {values} END"
+    return f"list_sort({values})"
+
+
+def _each_share(function: Expr, text: Callable[[float], str]) -> str:
+    share = function["percentageExpression"]
+    if share.cls != "Literal" or share["value"] is None:
+        raise Unsupported("percentiles of shares that are no constants are not taken over")
+    if element_of(share.type) is None:
+        return text(float(share["value"]))
+    return f"[{', '.join(text(float(one)) for one in share['value'])}]"
+
+
+def _double(share: float) -> str:
+    return f"CAST('{share!r}' AS DOUBLE)"
 
 
 def _between(share: float) -> str:
     """Of the sorted values ``v``."""
-    at = f"((len(v) - 1) * CAST('{share!r}' AS DOUBLE))"
+    at = f"((len(v) - 1) * {_double(share)})"
     low, high = (f"v[CAST({end}({at}) AS BIGINT) + 1]" for end in ("floor", "ceil"))
     between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
     return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {between} END)"
