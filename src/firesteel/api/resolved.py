@@ -19,7 +19,7 @@ from firesteel.plan.expr import Expr, Unsupported, attributes, conjuncts, replac
 from firesteel.plan.expr import column as column_of
 from firesteel.plan.hints import hints
 from firesteel.plan.raising import any_raises, may_raise, sure
-from firesteel.plan.types import arrow_type, engine_type, entry_of, said, sparks_type
+from firesteel.plan.types import arrow_type, engine_type, entry_of, is_interval, said, sparks_type
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.relations import all_of
 from firesteel.task.expressions import plain_column
@@ -132,6 +132,8 @@ class Resolved:
         """The type of its values. Raises UsageError for what the engine does not compute as Spark does."""
         try:
             self.text(made)
+            if is_interval(made.type):
+                raise Unsupported(f"the type {said(made.type)} is not taken over")
             return pa.null() if made.type == VOID else arrow_type(made.type)
         except Unsupported as why:
             raise UsageError(f"{column} is not computed here: {why}.", hint=HINT) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
-from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, is_days, is_months, is_text
+from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, is_interval, is_text
 
 
 def may_raise(node: Expr) -> bool:
@@ -121,7 +121,7 @@ def _overflows(node: Expr) -> bool:
     """Sums, differences, products: floats never; intervals, and decimals whose type has no room for each digit, in every mode."""
     if node.type in FLOATS:
         return False
-    if is_days(node.type) or is_months(node.type):
+    if is_interval(node.type):
         return True
     a, b = decimal_of(node["left"].type), decimal_of(node["right"].type)
     if a is None or b is None:
@@ -152,7 +152,7 @@ def _negates(node: Expr) -> bool:
     kind = node["child"].type
     if kind in FLOATS or decimal_of(kind) is not None:
         return False
-    if is_days(kind) or is_months(kind):
+    if is_interval(kind):
         return True
     mode = node.get("failOnError")
     return mode is not False if isinstance(mode, bool) else _is_ansi(node)

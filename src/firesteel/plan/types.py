@@ -71,10 +71,10 @@ def checked(kind: Any) -> str:
 
 
 def grouped(kind: Any) -> Any:
-    """The type, if the engine finds its values equal where Spark does: a plain one, or an array or struct of such without floating-point
-    numbers. Raises Unsupported."""
+    """The type, if the engine finds its values equal where Spark does: a plain one or an interval, or an array or struct of such without
+    floating-point numbers. Raises Unsupported."""
     if not isinstance(kind, dict):
-        return checked(kind)
+        return checked_inside(kind)
     if arrows(kind) is not None or entry_of(kind) is not None:
         raise Unsupported(f"groups by the type {said(kind)} are not taken over")
     if any(grouped(part) in FLOATS for _, part in _parts(kind)):
@@ -92,15 +92,20 @@ def is_months(kind: Any) -> bool:
     return isinstance(kind, str) and kind.startswith("interval ") and kind.endswith(("year", "month"))
 
 
+def is_interval(kind: Any) -> bool:
+    """An integer in the engine."""
+    return is_days(kind) or is_months(kind)
+
+
 def checked_inside(kind: Any) -> str:
-    """As ``checked``; inside of expressions there are intervals, too."""
-    return kind if is_days(kind) or is_months(kind) else checked(kind)
+    """As ``checked``; or an interval."""
+    return kind if is_interval(kind) else checked(kind)
 
 
 def carried(kind: Any) -> Any:
-    """The type, if columns of it are taken over: a plain one, or an array, a struct or a map of such. Raises Unsupported."""
+    """The type, if columns of it are taken over: a plain one or an interval, or an array, a struct or a map of such. Raises Unsupported."""
     if not isinstance(kind, dict):
-        return checked(kind)
+        return checked_inside(kind)
     if arrows(kind) is None:
         for _, part in _parts(kind):
             carried(part)
@@ -177,8 +182,13 @@ def _fields(fields: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     return [(field["name"], field["type"]) for field in fields]
 
 
+def _held(kind: Any) -> Any:
+    """The type, or of an interval that of its microseconds or months. Raises Unsupported."""
+    return "long" if is_days(kind) else "integer" if is_months(kind) else carried(kind)
+
+
 def engine_type(kind: Any) -> str:
-    kind = carried(kind)
+    kind = _held(kind)
     if isinstance(kind, str):
         return kind.upper() if decimal_of(kind) else _ENGINE[kind]
     if (other := arrows(kind)) is not None:
@@ -195,7 +205,7 @@ def engine_type(kind: Any) -> str:
 
 def arrow_type(kind: Any) -> pa.DataType:
     """Every value inside of a nested type may be null; what a DataFrame says of that is only for its users."""
-    kind = carried(kind)
+    kind = _held(kind)
     if isinstance(kind, str):
         found = decimal_of(kind)
         return pa.decimal128(*found) if found else _ARROW[kind]

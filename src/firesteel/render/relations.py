@@ -22,10 +22,17 @@ def fitted(text: str, there: pa.DataType, kind: Any) -> str:
     """The value with the fields of ``kind``. ``there``: its type in the files. Raises Unsupported where a field is not there."""
     if _all_nullable(there) == arrow_type(kind):
         return text
+    if kind == "timestamp" and there == pa.timestamp("us"):  # without a zone it is UTC
+        return f"CAST({text} AS TIMESTAMPTZ)"
     element, fields = element_of(kind), fields_of(kind)
     if element is not None and pa.types.is_list(there):
         name = f"e{text.count('lambda')}"
         return f"list_transform({text}, lambda {name}: {fitted(name, there.value_type, element)})"
+    if (entry := entry_of(kind)) is not None and pa.types.is_map(there):
+        name = f"e{text.count('lambda')}"
+        parts = (("key", there.key_type, entry[0]), ("value", there.item_type, entry[1]))
+        pair = struct_text([(part, fitted(f"{name}.{part}", of, to)) for part, of, to in parts])
+        return f"map_from_entries(list_transform(map_entries({text}), lambda {name}: {pair}))"
     if fields is not None and pa.types.is_struct(there):
         items = [
             (name, fitted(f"struct_extract_at({text}, {i + 1})", there.field(i).type, part))

@@ -25,7 +25,7 @@ from firesteel.plan.relation import (
     Window,
     type_of_column,
 )
-from firesteel.plan.types import FLOATS, arrow_type, checked, engine_type, fields_of
+from firesteel.plan.types import FLOATS, arrow_type, checked_inside, engine_type, fields_of
 from firesteel.render.expressions.statistics import LISTS, UNORDERED
 from firesteel.sql.plans.catalyst import Operator
 
@@ -483,6 +483,6 @@ def _pair(one: Expr, left: set[str], right: set[str]) -> tuple[Expr, Expr] | Non
     for a, b in ((one["left"], one["right"]), (one["right"], one["left"])):
         reads_a, reads_b = attributes(a), attributes(b)
         if reads_a and reads_b and reads_a <= left and reads_b <= right:
-            checked(a.type)
+            checked_inside(a.type)
             return a, b
     return None

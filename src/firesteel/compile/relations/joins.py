@@ -14,7 +14,7 @@ from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import Columns, Filter, Join, Project, Relation
 from firesteel.plan.rules.trees import renamed_column
-from firesteel.plan.types import FLOATS, checked
+from firesteel.plan.types import FLOATS, checked_inside
 from firesteel.render.expressions.logic import COMPARED
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.relations import interval_of, join_text
@@ -64,7 +64,7 @@ def _keyed(steps: Steps, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows,
             names.append(key.id)
             continue
         name = steps.names.new("k")
-        new[name] = (x.text(key), checked(key.type))
+        new[name] = (x.text(key), checked_inside(key.type))
         names.append(name)
     return rows.adding(new, "keys", any_raises(keys)), tuple(names)
 

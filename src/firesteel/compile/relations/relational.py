@@ -27,7 +27,7 @@ from firesteel.plan.relation import (
     Values,
     Window,
 )
-from firesteel.plan.types import arrow_type, checked, engine_type
+from firesteel.plan.types import arrow_type, checked_inside, engine_type
 from firesteel.render.expressions.grouping import Grouping, WholeGroups, group_columns
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.expressions.windows import function_text, order_text
@@ -125,7 +125,7 @@ def sort(steps: Steps, relation: Sort) -> Rows:
         for one in relation.order
     ]
     for child, _, _ in by:
-        checked(child.type)
+        checked_inside(child.type)
     plain = all(
         child.cls == "AttributeReference" and first == ascending and can_order(arrow_type(child.type))
         for child, ascending, first in by

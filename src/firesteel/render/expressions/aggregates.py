@@ -7,7 +7,19 @@ from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, engine_type, fields_of, grouped, said
+from firesteel.plan.types import (
+    FLOATS,
+    INTEGERS,
+    carried,
+    checked,
+    checked_inside,
+    decimal_of,
+    engine_type,
+    fields_of,
+    grouped,
+    is_interval,
+    said,
+)
 from firesteel.render.expressions import statistics
 from firesteel.render.expressions.arithmetic import decimal_quotient
 from firesteel.render.expressions.statistics import and_known
@@ -117,7 +129,7 @@ def extreme(function: Expr, text: str, where: str, over: str = "") -> str:
     """The largest or smallest value; of structs, in which null is the smallest value, by what orders them."""
     name, kind = function.cls.lower(), function["child"].type
     if not fields_of(kind):
-        checked(kind)
+        checked_inside(kind)
         return f"{name}({text}){where}{f' {over}' if over else ''}"
     by = ", ".join(f"{part}, 'ASC NULLS FIRST'" for part in _ordering(text, kind)[1:])
     return f"arg_{name}_null({text}, create_sort_key({by})) FILTER (WHERE {and_known(text, where)})"
@@ -127,7 +139,7 @@ def _ordering(text: str, kind: Any) -> list[str]:
     """Plain values that order values of a type."""
     fields = fields_of(kind)
     if not fields:
-        return [f"({text} + 0)" if checked(kind) in FLOATS else text]
+        return [f"({text} + 0)" if checked_inside(kind) in FLOATS else text]
     inside = [_ordering(f"struct_extract_at({text}, {place})", part) for place, (_, part) in enumerate(fields, 1)]
     return [f"{text} IS NOT NULL", *(one for parts in inside for one in parts)]
 
@@ -192,15 +204,13 @@ def _counted(function: Expr, x: Expressions, distinct: bool = False) -> str:
 
 def _summed(function: Expr, x: Expressions) -> tuple[str, str, int | None]:
     """The text that is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
-    if eval_mode(function) == "TRY":  # null where it overflows on the way, too
-        raise Unsupported(f"{said_function(function)} is not taken over")
     child = function["child"]
     if child.cls == "UnscaledValue":
         found = decimal_of(child["child"].type)
         if found is None:
             raise Unsupported("digits of this type are not taken over")
         return x.text(child["child"]), f"decimal(38,{found[1]})", found[1]
-    kind, found = checked(child.type), decimal_of(child.type)
+    kind, found = checked_inside(child.type), decimal_of(child.type)
     text = x.text(child)
     if found:
         return text, f"decimal({min(found[0] + 10, 38)},{found[1]})", None
@@ -208,6 +218,8 @@ def _summed(function: Expr, x: Expressions) -> tuple[str, str, int | None]:
         return (text, "long", None) if function.cls == "Sum" else (f"CAST({text} AS DOUBLE)", "double", None)
     if kind in FLOATS:
         return f"CAST({text} AS DOUBLE)", "double", None
+    if function.cls == "Sum" and is_interval(kind):
+        return text, function.type, None
     raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
 
 
@@ -224,7 +236,7 @@ def _is_judged(function: Expr) -> bool:
     found = decimal_of(kind)
     if found:
         return found[0] > _NARROW
-    return kind == "long" and function.cls == "Sum" and eval_mode(function) == "ANSI"
+    return function.cls == "Sum" and (is_interval(kind) or (kind == "long" and eval_mode(function) != "LEGACY"))
 
 
 _NARROW = 28

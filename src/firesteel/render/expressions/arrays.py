@@ -8,7 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import FLOATS, INTEGERS, checked, element_of, engine_type, entry_of, fields_of, is_text, said
+from firesteel.plan.types import (
+    FLOATS,
+    INTEGERS,
+    checked_inside,
+    element_of,
+    engine_type,
+    entry_of,
+    fields_of,
+    is_text,
+    said,
+)
 from firesteel.render.expressions.maps import map_value
 from firesteel.render.expressions.regexes import regex_of
 from firesteel.render.expressions.strings import part, plain_separator
@@ -29,7 +39,7 @@ def array_text(x: Expressions, n: Expr) -> str:
 
 def _compared(x: Expressions, n: Expr) -> str:
     """An array of plain values that are compared: where zeros of two signs may be in it, the fragment ends."""
-    text, kind = array_text(x, n), checked(element_of(n.type))
+    text, kind = array_text(x, n), checked_inside(element_of(n.type))
     return _one_zero(text, n.type) if kind in FLOATS else text
 
 
@@ -40,7 +50,7 @@ def _in_order(x: Expressions, n: Expr, order: str) -> str:
         return f"list_sort({_compared(x, n)}, {order})"
     keys: list[tuple[str, str]] = []
     for i, (_, kind) in enumerate(fields):
-        if checked(kind) in FLOATS:
+        if checked_inside(kind) in FLOATS:
             raise Unsupported("the order of structs with floating-point numbers is not taken over")
         value = f"struct_extract_at(e, {i + 1})"
         keys += [(f"n{i}", f"{value} IS NOT NULL"), (f"v{i}", value)]

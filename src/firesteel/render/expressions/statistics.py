@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import FLOATS, INTEGERS, carried, checked, decimal_of, element_of, engine_type, is_text, said
+from firesteel.plan.types import (
+    FLOATS,
+    INTEGERS,
+    carried,
+    checked,
+    checked_inside,
+    decimal_of,
+    element_of,
+    engine_type,
+    is_text,
+    said,
+)
 from firesteel.render.expressions.texts import left_to_spark, literal
 
 if TYPE_CHECKING:
@@ -38,7 +49,7 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
         value, order = _value_by(x, function)
         columns = (
             (f"{by}({value}, {order}){where}", carried(function.type)),
-            (f"{end}({order}){where}", checked(function["orderingExpr"].type)),
+            (f"{end}({order}){where}", checked_inside(function["orderingExpr"].type)),
         )
         return columns, f"{by}({{0}}, {{1}})"
     if function.cls in ("First", "Last"):
@@ -79,7 +90,7 @@ def _integer(x: Expressions, function: Expr) -> str:
 
 
 def _value_by(x: Expressions, function: Expr) -> tuple[str, str]:
-    checked(function["orderingExpr"].type)
+    checked_inside(function["orderingExpr"].type)
     return x.text(function["valueExpr"]), x.text(function["orderingExpr"])
 
 
@@ -166,7 +177,7 @@ def and_known(text: str, where: str) -> str:
 
 def _mode(function: Expr, x: Expressions, where: str) -> str:
     """Spark promises none of several that are equally common."""
-    child, kind = function["child"], checked(function["child"].type)
+    child, kind = function["child"], checked_inside(function["child"].type)
     if kind in FLOATS or function.get("reverseOpt") is not None:
         raise Unsupported(f"mode of {said(kind)}, or in an order, is not taken over")
     text = x.text(child)
@@ -182,7 +193,7 @@ def _mode(function: Expr, x: Expressions, where: str) -> str:
 
 def only_value(function: Expr, x: Expressions, where: str) -> tuple[str, Partial]:
     """``first`` or ``last`` of whole groups, and in parts: where all rows of a group have one value, it is that of each of them."""
-    kind = checked(function["child"].type)
+    kind = checked_inside(function["child"].type)
     if kind in FLOATS:
         raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
     text, other = x.text(function["child"]), left_to_spark("which row first() or last() takes", kind)
@@ -227,7 +238,7 @@ def collected(function: Expr, x: Expressions, where: str, distinct: bool, over: 
     if function.get("ignoreNulls") is False:
         raise Unsupported(f"{said_function(function)} with nulls is not taken over")
     distinct = distinct or function.cls == "CollectSet"
-    kind = checked(child.type) if distinct else carried(child.type)
+    kind = checked_inside(child.type) if distinct else carried(child.type)
     if distinct and kind in FLOATS:
         raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
     text = x.text(child)
@@ -240,8 +251,10 @@ def listed(node: Expr, x: Expressions, where: str) -> str:
     """Texts in one, in their own order: by another one equals could stand in any."""
     function = node["aggregateFunction"]
     child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
-    if not is_text(child.type) or delimiter.cls != "Literal" or len(order) != 1:
+    if not is_text(child.type) or delimiter.cls != "Literal" or len(order) > 1:
         raise Unsupported("listagg of these values is not taken over")
+    if not order:
+        raise Unsupported("listagg in the order of the rows is not taken over")
     by = order[0]
     if x.text(by["child"]) != x.text(child):
         raise Unsupported("listagg in another order than that of its values is not taken over")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import INTEGERS, element_of, is_text, said
@@ -38,11 +38,21 @@ def _like(x: Expressions, n: Expr) -> str:
         return once(
             x.text(n["right"]), lambda p: f"(CASE WHEN {has_escape.format(p)} THEN {other} ELSE {text} LIKE {p} END)"
         )
-    pattern = str(constant(n["right"], "LIKE with a pattern"))
+    return _alike(x.text(n["left"]), str(constant(n["right"], "LIKE with a pattern")), escape)
+
+
+def _alike(text: str, pattern: str | None, escape: Any = "\\") -> str:
+    if pattern is None:
+        return "CAST(NULL AS BOOLEAN)"
     if not isinstance(escape, str) or re.sub(f"{re.escape(escape)}[%_{re.escape(escape)}]", "", pattern).count(escape):
         raise Unsupported("LIKE with this escape is not taken over")
     ending = f" ESCAPE {literal(escape, 'string')}" if escape in pattern else ""
-    return f"({x.text(n['left'])} LIKE {literal(pattern, 'string')}{ending})"
+    return f"({text} LIKE {literal(pattern, 'string')}{ending})"
+
+
+def _like_several(join: str, before: str, x: Expressions, n: Expr) -> str:
+    strings(n["child"])
+    return once(x.text(n["child"]), lambda t: f"({join.join(before + _alike(t, one) for one in n['patterns'])})")
 
 
 def _concat(x: Expressions, n: Expr) -> str:
@@ -276,6 +286,7 @@ def _spaces(x: Expressions, n: Expr) -> str:
 
 
 _UPPER, _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
+_OTHERS = "".join(chr(i) for i in range(1, 128) if not chr(i).isalnum())
 _SOUNDS = "01230127022455012623017202"
 """Of the letters; 7: one that is not heard at all."""
 
@@ -298,16 +309,18 @@ def _sound(x: Expressions, n: Expr) -> str:
 
 
 def _masked(x: Expressions, n: Expr) -> str:
-    """Letters and digits, each kind as one character."""
+    """Each kind of characters as one."""
     strings(n["input"])
     these = others = ""
-    for name, letters in (("upperChar", _UPPER), ("lowerChar", _UPPER.lower()), ("digitChar", _DIGITS)):
+    kinds = (("upperChar", _UPPER), ("lowerChar", _UPPER.lower()), ("digitChar", _DIGITS), ("otherChar", _OTHERS))
+    for name, letters in kinds:
         if (by := _character(n[name])) is not None:
             these, others = these + letters, others + by * len(letters)
-    if _character(n["otherChar"]) is not None or not these:
-        raise Unsupported("a mask of other characters is not taken over")
-    masked = f"translate({{0}}, '{these}', {literal(others, 'string')})"
-    return _where(x.text(n["input"]), _ASCII, masked.format, "letters beyond ASCII")
+    if not these:
+        raise Unsupported("a mask of no character is not taken over")
+    known = f"{_ASCII} AND NOT contains({{0}}, chr(0))"
+    by = f"{literal(these, 'string')}, {literal(others, 'string')}"
+    return _where(x.text(n["input"]), known, lambda t: f"translate({t}, {by})", "letters beyond ASCII")
 
 
 def _character(node: Expr | None) -> str | None:
@@ -417,6 +430,10 @@ RULES = {
     "EndsWith": partial(_of_two_strings, "ends_with"),
     "Contains": partial(_of_two_strings, "contains"),
     "Like": _like,
+    "LikeAny": partial(_like_several, " OR ", ""),
+    "LikeAll": partial(_like_several, " AND ", ""),
+    "NotLikeAny": partial(_like_several, " OR ", "NOT "),
+    "NotLikeAll": partial(_like_several, " AND ", "NOT "),
     "Concat": _concat,
     "ConcatWs": _joined,
     "Substring": _substring,

@@ -16,7 +16,7 @@ from firesteel.plan.types import (
     engine_type,
     entry_of,
     fields_of,
-    is_days,
+    is_interval,
     is_months,
     is_text,
     quoted,
@@ -129,7 +129,7 @@ def java_number(text: str, kind: str) -> str:
 
 def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
     """A constant's text. ``value``: as the reader writes it."""
-    if is_days(kind) or is_months(kind):
+    if is_interval(kind):
         return f"CAST({'NULL' if value is None else int(value)} AS {'INTEGER' if is_months(kind) else 'BIGINT'})"
     name = engine_type(kind)
     if value is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import INTEGERS, arrows, checked, engine_type
+from firesteel.plan.types import INTEGERS, arrows, checked, checked_inside, engine_type
 from firesteel.render.expressions.aggregates import collected, decimal_sum, whole, whole_sum_of_decimals
 from firesteel.render.expressions.translator import Expressions
 
@@ -142,7 +142,7 @@ def order_text(order: Iterable[Expr]) -> str:
     texts: list[str] = []
     for one in order:
         child = one["child"]
-        kind, text = child.type if arrows(child.type) else checked(child.type), x.text(child)
+        kind, text = child.type if arrows(child.type) else checked_inside(child.type), x.text(child)
         if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
             text = f"CAST({text} AS {engine_type(kind)})"
         direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"

@@ -71,7 +71,7 @@ def _field(footers: list[Footer], column: DataColumn, reading: Reading) -> pa.Fi
             raise Unsupported(f"days before 1582, or times before 1900, may be in {column.name}: Spark judges them")
         there = plain_type(footer.schema.field(found[0]).type) if found else None
         if there is not None and isinstance(column.kind, dict):
-            _check_nested(footer, found[0])
+            _check_nested(footer, found[0], column.kind)
             nested.add(there)
         elif there is not None:
             _check(there, found[0] in footer.times.int96, column, reading.widens)
@@ -83,9 +83,9 @@ def _field(footers: list[Footer], column: DataColumn, reading: Reading) -> pa.Fi
     return pa.field(names.pop() if names else column.name, nested.pop() if nested else arrow_type(column.kind))
 
 
-def _check_nested(footer: Footer, name: str) -> None:
-    """Raises Unsupported where a time inside might be another one."""
-    if any(path.startswith(f"{name}.") for path in footer.times.int96):
+def _check_nested(footer: Footer, name: str, kind: Any) -> None:
+    """Raises Unsupported where Spark takes a time inside for one without a zone, which 96 bits are not."""
+    if "timestamp_ntz" in repr(kind) and any(path.startswith(f"{name}.") for path in footer.times.int96):
         raise Unsupported(f"the times in the nested column {name} are read by Spark")
 
 

@@ -1,4 +1,4 @@
-"""Intervals inside of expressions: months, or microseconds, as integers. Columns of intervals are not taken over."""
+"""Intervals: months, or microseconds, as integers."""
 
 from __future__ import annotations
 
@@ -75,12 +75,42 @@ def _made_of_months(x: Expressions, n: Expr) -> str:
 
 
 def cast(text: str, kind: str, to: str) -> str | None:
-    """To whole units, or to an interval that holds all of it."""
+    """To whole units, to an interval that holds all of it, or to a text."""
     if to == ("interval day to second" if is_days(kind) else "interval year to month" if is_months(kind) else None):
         return text
-    units = {"day": DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
-    per = units.get(kind.rsplit(maxsplit=1)[-1])
+    if to == "string":
+        return once(f"CAST({text} AS HUGEINT)", lambda each: _shown(each, kind))
+    per = UNITS.get(kind.rsplit(maxsplit=1)[-1])
     return f"({text} // {per})" if is_days(kind) and to == "long" and per else None
+
+
+UNITS = {"day": DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+"""In microseconds."""
+
+
+def _shown(each: str, kind: str) -> str:
+    """As a literal of SQL."""
+    fields = kind.removeprefix("interval ")
+    rest = f"abs({each})"
+    if is_months(kind):
+        both = f"{rest} // 12 || '-' || {rest} % 12"
+        parts = {"year": f"{rest} // 12", "month": f"CAST({rest} AS VARCHAR)"}.get(fields, both)
+    else:
+        first, _, last = fields.partition(" to ")
+        units = list(UNITS)
+        texts: list[str] = []
+        for unit in units[units.index(first) : units.index(last or first) + 1]:
+            number = f"({rest} // {UNITS[unit]})"
+            mark = "" if unit == first else " " if unit == "hour" else ":"
+            zero = "" if unit == "day" else f"CASE WHEN {number} < 10 THEN '0' ELSE '' END || "
+            texts.append(f"'{mark}' || {zero}{number}")
+            rest = f"abs({each}) % {UNITS[unit]}"
+        if fields.endswith("second"):
+            texts.append(
+                f"CASE WHEN {rest} > 0 THEN rtrim('.' || lpad(CAST({rest} AS VARCHAR), 6, '0'), '0') ELSE '' END"
+            )
+        parts = " || ".join(texts)
+    return f"('INTERVAL ''' || CASE WHEN {each} < 0 THEN '-' ELSE '' END || {parts} || ''' {fields.upper()}')"
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
