@@ -241,7 +241,7 @@ AGGREGATES = [
     "sort_array(collect_list(struct({int}, {string}, row)), false)", "array_sort(collect_list({int}))", "array_max(collect_list({long}))", "array_min(collect_set({date}))",
     "sort_array(collect_list(DISTINCT {int}))", "size(collect_set({int}))", "sort_array(collect_list({int}) FILTER (WHERE {bool}))", "sort_array(collect_set({aai}))",
     "listagg({string}, ',') WITHIN GROUP (ORDER BY {string})", "median({int})", "median({int}) FILTER (WHERE {bool})", "max_by({int}, row) FILTER (WHERE {bool})",
-    "bool_and({bool})", "bool_or({bool})", "count_if({bool})", "some({int} > 0)", "sum(size({ai}))", "count({s})", "count(DISTINCT {int})", "count(DISTINCT {ai})",
+    "try_sum({int})", "try_sum({long})", "try_avg({dec9})", "bool_and({bool})", "bool_or({bool})", "count_if({bool})", "some({int} > 0)", "sum(size({ai}))", "count({s})", "count(DISTINCT {int})", "count(DISTINCT {ai})",
     "max({ai})", "min({s})", "first({int})", "collect_list({int})", "max(aggregate({ai}, 0L, (a, x) -> a + coalesce(x, 0)))", "named_struct('a', max({int}), 'b', count(*))",
     "array(min({int}), max({int}))", "transform(sort_array(collect_list({int})), x -> coalesce(x, 0) % 7)",
 ]  # fmt: skip

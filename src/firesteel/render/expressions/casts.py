@@ -136,15 +136,23 @@ def _to_text(text: str, n: Expr) -> str | None:  # noqa: PLR0911 - one for each 
     return f"decode({text})" if kind == "binary" else None
 
 
-_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK = rf"{_DATE}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?"
-_OFFSET = r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
+_DATE = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+_CLOCK = rf"{_DATE}[ T]([01]?[0-9]|2[0-3]):[0-5]?[0-9](:[0-5]?[0-9](\.[0-9]+)?)?"
+_ZONED = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
 
 
 def _to_date(text: str, n: Expr) -> str | None:
     if n["child"].type in ("timestamp", "timestamp_ntz"):
         return f"CAST({shown(text, n['child'], n['timeZoneId'])} AS DATE)"
-    return _of_text(text, n, _DATE) if is_text(n["child"].type) else None
+    if not is_text(n["child"].type):
+        return None
+    day = "regexp_extract({0}, '^[0-9-]+')"  # whatever follows
+    return once(
+        text,
+        lambda t: (
+            f"(CASE WHEN regexp_full_match({t}, '(?s){_DATE}[ T].*') THEN CAST({day.format(t)} AS DATE) ELSE {_of_text(t, n, _DATE)} END)"
+        ),
+    )
 
 
 def _to_local(text: str, n: Expr) -> str | None:
@@ -162,11 +170,10 @@ def _to_timestamp(text: str, n: Expr) -> str | None:
     if kind == "double":
         return f"make_timestamptz(CAST(trunc({text} * 1000000.0::DOUBLE) AS BIGINT))"
     if is_text(kind):
-        with_zone = f"regexp_full_match({{0}}, '{_CLOCK.replace('{', '{{').replace('}', '}}')}{_OFFSET}')"
         return once(
             text,
             lambda t: (
-                f"(CASE WHEN {with_zone.format(t)} THEN CAST({t} AS TIMESTAMPTZ) ELSE {zone.instant(str(_to_local(t, n)))} END)"
+                f"(CASE WHEN regexp_full_match({t}, '{_ZONED}') THEN CAST({t} AS TIMESTAMPTZ) ELSE {zone.instant(str(_to_local(t, n)))} END)"
             ),
         )
     local = text if kind == "timestamp_ntz" else _to_local(text, n) if kind == "date" else None
