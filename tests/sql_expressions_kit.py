@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firesteel.plan.expr import Expr, Unsupported, walk
-from firesteel.plan.types import arrow_type, engine_type
+from firesteel.plan.types import arrow_type, engine_type, is_months
 from firesteel.render.expressions.near import is_near
 from firesteel.render.expressions.translator import Expressions
 from firesteel.sql.plans.catalyst import offsets_of, read_plan
@@ -92,6 +92,8 @@ class Kit:
             try:
                 text = Expressions().text(item)
                 engine_type(item.type)
+                if is_months(item.type):
+                    raise Unsupported("a column of months, of which Arrow has no type")
                 if any(map(is_near, walk(item))) and not _is_close(item):
                     raise Unsupported("what is computed of a last digit that may differ")
                 if missing := {node.id for node in walk(item) if node.cls == "AttributeReference"} - columns:
@@ -169,7 +171,7 @@ class Kit:
         for i, (text, item, given, values) in known.items():
             ok, mine = given[rows.to_numpy()], values.take(rows)
             its = theirs.column(f"v{i}").combine_chunks()
-            named_otherwise = pa.types.is_timestamp(its.type) or pa.types.is_nested(its.type)
+            named_otherwise = pa.types.is_temporal(its.type) or pa.types.is_nested(its.type)
             assert named_otherwise or its.type == arrow_type(item.type), (texts[i], its.type)
             tally.values += int(ok.sum())
             tally.left += int((~ok).sum())
@@ -195,7 +197,13 @@ def _numbered(kind: pa.DataType) -> pa.DataType:
         return pa.map_(_numbered(kind.key_type), _numbered(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _numbered(field.type)) for field in kind])
-    return pa.int32() if pa.types.is_date(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
+    return (
+        pa.int32()
+        if pa.types.is_date(kind)
+        else pa.int64()
+        if pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+        else kind
+    )
 
 
 def alike(a: pa.Array, b: pa.Array) -> np.ndarray:
