@@ -25,7 +25,7 @@ OTHERWISE = {
     "NormalizeNaNAndZero", "AtLeastNNonNulls", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
 """Entries that only plans of whole queries, which test_sql_takeover runs, or of steps hold."""
-ABSENT = {"DayName", "MonthName"} if version() == "3.5" else {"Encode", "StringDecode"}
+ABSENT = {"Collate", "DayName", "MonthName"} if version() == "3.5" else {"Encode", "StringDecode"}
 """Entries of other Sparks."""
 
 

@@ -148,10 +148,11 @@ def _divides(node: Expr) -> bool:
 
 
 def _negates(node: Expr) -> bool:
-    """The least integer has no opposite."""
+    """The least integer has no opposite, and decimals of 38 digits are rounded to 34, which may take one more."""
     kind = node["child"].type
-    if kind in FLOATS or decimal_of(kind) is not None:
-        return False
+    found = decimal_of(kind)
+    if kind in FLOATS or found is not None:
+        return found is not None and found[0] == 38
     if is_interval(kind):
         return True
     mode = node.get("failOnError")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.functions import said_function
@@ -179,17 +180,26 @@ def _sign(x: Expressions, n: Expr) -> str:
 
 
 def _absolute(x: Expressions, n: Expr) -> str:
-    kind = n["child"].type
+    return _unless_rounded(x.text(n["child"]), n["child"].type, "abs({})")
+
+
+_KEPT = 34
+"""Digits that Scala keeps of a decimal whose sign it changes."""
+
+
+def _unless_rounded(text: str, kind: Any, changed: str) -> str:
     found = decimal_of(kind)
-    if found and found[0] == 38:
-        raise Unsupported("abs of decimals of 38 digits is not taken over")
-    return f"abs({x.text(n['child'])})"
+    if not found or found[0] <= _KEPT:
+        return changed.format(text)
+    least = f"CAST('{Decimal(1).scaleb(_KEPT - found[1]):f}' AS {engine_type(kind)})"
+    other = left_to_spark("a decimal that is rounded", kind)
+    return once(text, lambda t: f"(CASE WHEN abs({t}) >= {least} THEN {other} ELSE {changed.format(t)} END)")
 
 
 def _negative(x: Expressions, n: Expr) -> str:
     kind = n["child"].type
     if kind in FLOATS or decimal_of(kind):
-        return f"(-{x.text(n['child'])})"
+        return _unless_rounded(x.text(n["child"]), kind, "(-{})")
     if kind in INTEGERS or is_days(kind) or is_months(kind):
         return in_wider(kind, lambda wide: f"-CAST({x.text(n['child'])} AS {wide})")
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
