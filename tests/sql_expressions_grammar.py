@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 import math
 import random
 import re
@@ -267,7 +268,38 @@ OTHERS = {
     "dec": ["try_cast({string} AS DECIMAL(12,3))", "try_cast({string} AS DECIMAL(38,0))", "bround({dec}, 2)", "bround({dec}, 0)", "bround({dec}, -1)", "round({dec}, 2)", "round({dec}, -1)", "ceil({dec}, 1)", "floor({dec}, 2)", "floor({dec}, -1)", "ceil({double}, 2)"],
     "binary": ["unhex({string})", "unhex(hex({string}))", "unbase64({string})", "unbase64(base64({binary}))", "encode({string}, 'utf-8')", "CAST({string} AS BINARY)"],
 }  # fmt: skip
-for _more in (SAME, ARITHMETIC, BITS, CASTS, TIMES_OF_ZONES, OTHERS):
+_PATTERNS = [
+    r"'(a|b)+'",
+    r"'^\\w+$'",
+    r"'[a-b]{1,2}x?'",
+    r"'\\d+(.)'",
+    "'a.*b|x'",
+    "'[^a-z0-9]+'",
+    r"'(\\S)(\\s)'",
+    r"'\\.|,'",
+    "'a?b*'",
+    r"'\\$|\\['",
+]
+_CHOSEN = [f"if({{bool}}, {a}, {b})" for a, b in itertools.pairwise(_PATTERNS)]
+"""Patterns that are no constants."""
+OF_COLUMNS = {
+    "string": [f"{f}({{string}}, {{{n}}}, {{string}})" for f in ("lpad", "rpad") for n in ("byte", "int")] + ["lpad({string}, 5, '😀é')", "rpad({string}, {byte}, '')", "repeat({string}, {byte})", "space({int})"]
+    + ["trim(BOTH {string} FROM {string})", "ltrim({string}, {string})", "rtrim({string}, {string})", "trim(BOTH '😀éß' FROM {string})", "replace({string}, '', {string})"]
+    + ["split_part({string}, {string}, {byte})", "split_part({string}, '', {byte})", "split_part({string}, 'aa', {int})", "substring_index({string}, {string}, {byte})", "substring_index({string}, 'a', {int})", "substring_index({string}, 'aa', 2)", "substring_index({string}, '', 2)"]
+    + ["overlay({string} PLACING {string} FROM {byte} FOR {byte})", "overlay({string} PLACING {string} FROM {int})", "overlay({string} PLACING 'zz' FROM -2 FOR {int})"]
+    + ["format_number({double}, {byte})", "format_number({long}, {byte})", "concat_ws({string}, array({string}, {string}), {string})", "array_join(array({string}, {string}), {string})"]
+    + ["conv({string}, 10, 16)", "conv({string}, 36, 2)", "conv({long}, 10, 36)", "url_decode({string})", "try_url_decode({string})", "url_decode(url_encode({string}))", "try_url_decode(concat('%', {string}))", "url_decode('%c3' || {string})", "try_url_decode('%C3%A9+%F0%9F%98%80' || {string})"]
+    + [f"regexp_{f}" for p in _CHOSEN for f in (f"replace({{string}}, {p}, '#')", f"extract({{string}}, {p}, 1)")]
+    + ["regexp_replace({string}, {string}, {string})", "regexp_replace({string}, '[0-9]+', {string})", "element_at(str_to_map({string}, {string}, '-'), 'a')", "element_at(split({string}, {string}), 1)"]
+    + ["parse_url('https://u@a.b:8/c?q=' || {string} || '#r', if({bool}, 'HOST', 'QUERY'))", "try_parse_url('https://a.b/?q=1&' || {string}, 'QUERY', {string})", "parse_url('https://a.b/c?q=1', {string})", "parse_url('https://a.b/c?q=1', 'QUERY', if({bool}, 'q', {string}))"],
+    "bool": [f"({{string}} RLIKE {p})" for p in _CHOSEN] + ["({string} RLIKE {string})"]
+    + [f"{f}({{binary}}, {{binary}})" for f in ("contains", "startswith", "endswith")] + ["contains({binary} || {binary}, {binary})", "endswith(CAST({string} AS BINARY), CAST({string} AS BINARY))"],
+    "int": ["locate({string}, {string}, {byte})", "locate('', {string}, {byte})", "locate('a', {string}, 0)", "length({binary})", "octet_length({binary})", "bit_length({binary})", "size(str_to_map({string}, ',', {string}))"]
+    + [rf"regexp_instr({{string}}, {p})" for p in ("'a|b'", r"'\\d+(a|b)?'", "'b$'", "'é'", "'(?i)B'", r"if({bool}, '(a|b)+', '\\W')")] + ["regexp_count({string}, if({bool}, '[a-b]', 'x'))"],
+    "double": ["atanh({double})", "expm1({double})", "log1p({double})", "expm1({double} / 1000000)", "log1p({double} / 1000000)"],
+    "binary": ["lpad({binary}, {byte}, {binary})", "rpad({binary}, {byte}, {binary})", "rpad({binary}, 3, X'')", "({binary} || {binary})", "substring({binary}, {byte}, {byte})", "right({binary}, 2)", "overlay({binary} PLACING {binary} FROM {byte} FOR {byte})"],
+}  # fmt: skip
+for _more in (SAME, ARITHMETIC, BITS, CASTS, TIMES_OF_ZONES, OTHERS, OF_COLUMNS):
     for _kind, _texts in _more.items():
         GRAMMAR[_kind] = GRAMMAR.get(_kind, []) + _texts
 

@@ -64,7 +64,7 @@ GRAMMAR: dict[str, list[str]] = {
         a: [
             f"array({{{v}}}, {{{v}}})", f"array_distinct({{{a}}})", f"array_union({{{a}}}, {{{a}}})", f"array_intersect({{{a}}}, {{{a}}})", f"array_except({{{a}}}, {{{a}}})",
             f"sort_array({{{a}}})", f"sort_array({{{a}}}, false)", f"array_sort({{{a}}})", f"slice({{{a}}}, {{int}}, {{int}})", f"slice({{{a}}}, 1, 2)", f"slice({{{a}}}, -2, 2)",
-            f"reverse({{{a}}})", f"concat({{{a}}}, {{{a}}})", f"array_remove({{{a}}}, {{{v}}})", f"array_repeat({{{v}}}, 2)", f"array_append({{{a}}}, {{{v}}})", f"array_prepend({{{a}}}, {{{v}}})",
+            f"reverse({{{a}}})", f"concat({{{a}}}, {{{a}}})", f"array_remove({{{a}}}, {{{v}}})", f"array_repeat({{{v}}}, 2)", f"array_append({{{a}}}, {{{v}}})", f"array_insert({{{a}}}, {{int}} % 6, {{{v}}})", f"array_insert({{{a}}}, -2, {{{v}}})", f"array_prepend({{{a}}}, {{{v}}})",
             f"array_compact({{{a}}})", f"filter({{{a}}}, x -> x IS NOT NULL)", f"filter({{{a}}}, (x, i) -> i > 0)", f"if({{bool}}, {{{a}}}, {{{a}}})", f"coalesce({{{a}}}, {{{a}}})",
         ]
         for a, v in _VALUE.items()
@@ -129,6 +129,12 @@ GRAMMAR["aai"] = [
     "transform({ai}, x -> array(x, {int}))",
     "array_append({aai}, {ai})",
 ]
+GRAMMAR["aai"] += [f"{f}({{aai}}, {{aai}})" for f in ("array_union", "array_except", "array_intersect")]
+GRAMMAR["aai"] += ["array_distinct({aai})", "array_remove({aai}, {ai})", "sort_array({aai})", "array_sort({aai})"]
+GRAMMAR["bool"] += ["array_contains({aai}, {ai})", "arrays_overlap({aai}, {aai})", "array_contains({as}, {as}[0])"]
+GRAMMAR["long"] += ["array_position({aai}, {ai})", "array_position({as}, {as}[0])"]
+GRAMMAR["ai"] += ["array_max({aai})", "array_min({aai})"]
+GRAMMAR["string"] += ["array_max({as}).b", "array_min({as}).b"]
 GRAMMAR["s"] = [
     "named_struct('a', {int}, 'b', {string}, 'c', {ai})",
     "if({bool}, {s}, {s})",
@@ -159,6 +165,7 @@ GRAMMAR["mi"] = [
     "map_filter({mi}, (k, v) -> v > 0)",
     "transform_values({mi}, (k, v) -> v + 1)",
     "transform_keys({mi}, (k, v) -> k || 'x')",
+    "map_zip_with({mi}, {mi}, (k, a, b) -> coalesce(a, b, length(k)))",
     "map_concat({mi}, {mi})",
     "map_concat({mi}, map('zz', 1))",
     "map_from_entries(array(named_struct('k', {string}, 'v', {int})))",

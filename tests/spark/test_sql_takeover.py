@@ -267,7 +267,6 @@ CALLS = {
     "regr_sxx(k, n)": "the function regr_sxx is not taken over",
     "skewness(n)": "the function skewness is not taken over",
     "left(sentences(s)[0][0], 2)": "the function sentences is not taken over",
-    "regexp_count(s, s)": "the function regexp_count: a regular expression that is no constant is not taken over",
     "xxhash64(k)": "the function xxhash64 is not taken over",
     "avg(t - t)": "the function avg of interval day is not taken over",
 }

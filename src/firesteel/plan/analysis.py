@@ -673,10 +673,13 @@ def _of_element(cls: str, kind: Any) -> _Rule:
     return rule
 
 
-def _inserted(at: int) -> _Rule:
+def _inserted(at: int | None = None) -> _Rule:
+    """``at``: the place; None: the argument between the array and the value."""
+
     def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
-        array, value = _with_element(x, node, given)
-        fields = {"srcArrayExpr": array, "posExpr": literal(at), "itemExpr": value, "legacyNegativeIndex": False}
+        array, value = _with_element(x, node, [given[0], given[-1]])
+        place = x.argument(given[1], "integer", node) if at is None else literal(at)
+        fields = {"srcArrayExpr": array, "posExpr": place, "itemExpr": value, "legacyNegativeIndex": False}
         return Expr("ArrayInsert", fields, array.type)
 
     return rule
@@ -793,6 +796,16 @@ def _zip_with(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     return Expr("ZipWith", {"left": a, "right": b, "function": function}, coercion.array_of(function.type))
 
 
+def _map_zip_with(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    maps = [x.argument(one, "map", node) for one in given[:2]]
+    (key, a), (other, b) = (entry_of(one.type) or (VOID, VOID) for one in maps)
+    if key != other:
+        raise _no_common_type(maps, node)
+    function = x.applied(given[2], [key, a, b])
+    fields = {"left": maps[0], "right": maps[1], "function": function}
+    return Expr("MapZipWith", fields, coercion.map_of(key, function.type))
+
+
 def _aggregate(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     array, zero = x.argument(given[0], "array", node), given[1]
     merge = x.applied(given[2], [zero.type, element_of(array.type)])
@@ -834,6 +847,7 @@ _RULES: dict[str, _Rule] = {
     "array_remove": _of_element("ArrayRemove", None),
     "array_append": _inserted(-1),
     "array_prepend": _inserted(1),
+    "array_insert": _inserted(),
     "array_compact": _compact,
     "array_sort": _sorted_array,
     "arrays_zip": _zipped,
@@ -863,6 +877,7 @@ _RULES: dict[str, _Rule] = {
     "TransformKeys": _entries("TransformKeys", lambda of, made: coercion.map_of(made, of["valueType"])),
     "TransformValues": _entries("TransformValues", lambda of, made: coercion.map_of(of["keyType"], made)),
     "ZipWith": _zip_with,
+    "MapZipWith": _map_zip_with,
     "ArrayAggregate": _aggregate,
 }
 

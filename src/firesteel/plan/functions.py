@@ -34,6 +34,7 @@ radians toRadians; col; ToRadians child:double; double
 factorial; col; Factorial child:integer; long
 isnan; col; IsNaN child:double/float; boolean
 bin; col; Bin child:long; string
+conv; col fromBase! toBase!; Conv numExpr:string fromBaseExpr:integer toBaseExpr:integer ansiEnabled=ANSI; string
 hex; col; Hex child:long/binary/string; string
 unhex; col; Unhex child:string failOnError=False; binary
 bitwise_not bitwiseNOT ~; col; BitwiseNot child:integral; =child
@@ -82,6 +83,9 @@ contains; left right; Contains left:string right:string; boolean
 like; str pattern; Like left:string right:string escapeChar='\\\\'; boolean
 rlike regexp regexp_like; str regexp; RLike left:string right:string; boolean
 regexp_extract; str pattern! idx!; RegExpExtract subject:string regexp:string idx:integer; string
+regexp_extract_all; str regexp idx=1; RegExpExtractAll subject:string regexp:string idx:integer; =strings
+regexp_count; str regexp; array_size(regexp_extract_all(str, regexp, 0))
+regexp_instr; str regexp idx=0; RegExpInStr subject:string regexp:string idx:integer; integer
 regexp_substr; str regexp; nullif(regexp_extract(str, regexp, 0), '')
 regexp_replace; string pattern! replacement!; RegExpReplace subject:string regexp:string rep:string pos=1; string
 md5; col; Md5 child:binary; string
@@ -177,6 +181,7 @@ array_contains; col value!; =array_contains
 array_position; col value!; =array_position
 array_append; col value!; =array_append
 array_prepend; col value!; =array_prepend
+array_insert; arr pos value!; =array_insert
 array_compact; col; =array_compact
 array_sort; col; =array_sort
 arrays_zip; *cols; =arrays_zip
@@ -209,6 +214,7 @@ filter; col &f; =ArrayFilter
 exists; col &f; =ArrayExists
 forall; col &f; =ArrayForAll
 zip_with; left right &f; =ZipWith
+map_zip_with; col1 col2 &f; =MapZipWith
 map_filter; col &f; =MapFilter
 transform_keys; col &f; =TransformKeys
 transform_values; col &f; =TransformValues

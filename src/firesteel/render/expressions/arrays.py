@@ -7,22 +7,34 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from firesteel.plan.coercion import array_of
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
+    checked,
     checked_inside,
     element_of,
     engine_type,
     entry_of,
     fields_of,
+    grouped,
     is_text,
     said,
 )
 from firesteel.render.expressions.maps import map_value
 from firesteel.render.expressions.regexes import regex_of
-from firesteel.render.expressions.strings import part, plain_separator
-from firesteel.render.expressions.texts import constant, left_to_spark, literal, once, struct_text
+from firesteel.render.expressions.strings import part, plain_separator, plain_text
+from firesteel.render.expressions.texts import (
+    all_shared,
+    constant,
+    counted,
+    joined,
+    left_to_spark,
+    literal,
+    once,
+    struct_text,
+)
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -38,15 +50,20 @@ def array_text(x: Expressions, n: Expr) -> str:
 
 
 def _compared(x: Expressions, n: Expr) -> str:
-    """An array of plain values that are compared: where zeros of two signs may be in it, the fragment ends."""
-    text, kind = array_text(x, n), checked_inside(element_of(n.type))
+    """An array of values that are compared: where zeros of two signs may be in it, the fragment ends."""
+    text, kind = array_text(x, n), grouped(element_of(n.type))
     return _one_zero(text, n.type) if kind in FLOATS else text
 
 
 def _in_order(x: Expressions, n: Expr, order: str) -> str:
     """The sorted array. Of structs each field is compared, null being the smallest; the engine would have it as the largest."""
-    fields = fields_of(element_of(n.type))
+    text, element = array_text(x, n), element_of(n.type)
+    fields = fields_of(element)
+    if element_of(element) is not None:
+        checked(element_of(element))
+        return f"list_sort({_without_nulls(_compared(x, n), n.type)}, {order})"
     if fields is None:
+        checked(element)
         return f"list_sort({_compared(x, n)}, {order})"
     keys: list[tuple[str, str]] = []
     for i, (_, kind) in enumerate(fields):
@@ -55,8 +72,14 @@ def _in_order(x: Expressions, n: Expr, order: str) -> str:
         value = f"struct_extract_at(e, {i + 1})"
         keys += [(f"n{i}", f"{value} IS NOT NULL"), (f"v{i}", value)]
     keyed = f"CASE WHEN e IS NOT NULL THEN {struct_text([*keys, ('whole', 'e')])} END"
-    by_keys = f"list_sort(list_transform({array_text(x, n)}, lambda e: {keyed}), {order})"
+    by_keys = f"list_sort(list_transform({text}, lambda e: {keyed}), {order})"
     return f"list_transform({by_keys}, lambda e: struct_extract_at(e, {len(keys) + 1}))"
+
+
+def _without_nulls(array: str, kind: Any) -> str:
+    """An array of arrays, in whose order nulls inside would be the largest."""
+    other = left_to_spark("the order of arrays with nulls", kind)
+    return f"(CASE WHEN len(list_filter({array}, lambda e: list_count(e) < len(e))) > 0 THEN {other} ELSE {array} END)"
 
 
 def _one_zero(array: str, kind: Any) -> str:
@@ -138,21 +161,24 @@ def _overlap(x: Expressions, n: Expr) -> str:
     )
 
 
-def _extreme(function: str) -> Callable[[Expressions, Expr], str]:
-    return lambda x, n: f"{function}({_compared(x, n['child'])})"
+def _extreme(function: str, order: str) -> Callable[[Expressions, Expr], str]:
+    def rule(x: Expressions, n: Expr) -> str:
+        if isinstance(element_of(n["child"].type), dict):
+            return f"list_extract({_in_order(x, n['child'], order)}, 1)"
+        return f"{function}({_compared(x, n['child'])})"
+
+    return rule
 
 
 def _joined(x: Expressions, n: Expr) -> str:
     if not is_text(element_of(n["array"].type)):
         raise Unsupported("array_join of other values than texts is not taken over")
-    if n["delimiter"].cls != "Literal":
-        raise Unsupported("array_join with a delimiter that is no constant is not taken over")
     array, delimiter, null = array_text(x, n["array"]), x.text(n["delimiter"]), n["nullReplacement"]
     known = [array, delimiter]
     if null is not None:
         known.append(x.text(null))
         array = f"list_transform({array}, lambda e: coalesce(e, {known[-1]}))"
-    return f"(CASE WHEN {_known(known)} THEN coalesce(array_to_string({array}, {delimiter}), '') END)"
+    return f"(CASE WHEN {_known(known)} THEN {joined(array, delimiter)} END)"
 
 
 # --- arrays of arrays ---------------------------------------------------------------------------------------------------
@@ -184,21 +210,30 @@ def _without(x: Expressions, n: Expr) -> str:
 
 
 def _repeated(x: Expressions, n: Expr) -> str:
-    times = n["right"]
-    if times.cls != "Literal" or not isinstance(times["value"], int) or times["value"] > 10_000:
-        raise Unsupported("array_repeat of this number is not taken over")
-    items = f"[{x.text(n['left'])}]"
-    return f"CAST(list_transform(range(0, {max(times['value'], 0)}), lambda i: {items}[1]) AS {engine_type(n.type)})"
+    items, times = f"[{x.text(n['left'])}]", counted(x.text(n["right"]), 10_000, "array_repeat of this number")
+    return f"CAST(list_transform(range(0, {times}), lambda i: {items}[1]) AS {engine_type(n.type)})"
 
 
 def _inserted(x: Expressions, n: Expr) -> str:
-    at, item = n["posExpr"], f"[{_value(x, n['itemExpr'], n['srcArrayExpr'])}]"
-    array = array_text(x, n["srcArrayExpr"])
-    if at.cls == "Literal" and at["value"] == 1:
-        return f"({item} || {array})"
-    if at.cls == "Literal" and at["value"] == -1 and n["legacyNegativeIndex"] is False:
-        return f"({array} || {item})"
-    raise Unsupported("array_insert at other places than the ends is not taken over")
+    """At a place beyond the array's end, or before its begin, nulls come between."""
+    if not isinstance(legacy := n["legacyNegativeIndex"], bool):
+        raise Unsupported("its mode is not known")
+    other = left_to_spark("array_insert at this place", n.type)
+    item = f"[{_value(x, n['itemExpr'], n['srcArrayExpr'])}]"
+
+    def nulls(count: str) -> str:
+        return f"CAST(list_transform(range(0, {count}), lambda i: NULL) AS {engine_type(n.type)})"
+
+    def of(a: str, p: str) -> str:
+        before = f"len({a}) + {p}{'' if legacy else ' + 1'}"
+        after = f"{a}[1:{p} - 1] || {nulls(f'{p} - 1 - len({a})')} || {item} || {a}[{p}:]"
+        inside = f"{a}[1:{before}] || {item} || {a}[{before} + 1:]"
+        return (
+            f"(CASE WHEN {a} IS NULL OR {p} IS NULL THEN NULL WHEN {p} = 0 OR abs({p}) > 10000 THEN {other} WHEN {p} > 0 THEN {after}"
+            f" WHEN -{p} <= len({a}) THEN {inside} ELSE {item} || {nulls(f'-({before})')} || {a} END)"
+        )
+
+    return all_shared([array_text(x, n["srcArrayExpr"]), _place(x, n["posExpr"])], of)
 
 
 def _sorted(x: Expressions, n: Expr) -> str:
@@ -312,10 +347,12 @@ def _split(x: Expressions, n: Expr) -> str:
     most = int(constant(n["limit"], "split into a number of parts"))
     if not is_text(n["str"].type):
         raise Unsupported("split of other values than texts is not taken over")
+    if pattern.cls != "Literal" and most <= 0:
+        return all_shared([text, x.text(pattern)], _split_by_column)
     try:
         plain = literal(plain_separator(pattern), "string")
     except Unsupported:
-        return _split_by_regex(n, text, most)
+        return _split_by_regex(x, n, text, most)
     parts = f"string_split({text}, {plain})"
     if most <= 0:
         return parts
@@ -327,14 +364,20 @@ def _split(x: Expressions, n: Expr) -> str:
     return once(parts, of)
 
 
-def _split_by_regex(n: Expr, text: str, most: int) -> str:
-    regex = regex_of(n["regex"])
+def _split_by_column(text: str, separator: str) -> str:
+    other = left_to_spark("a separator that is no plain text", array_of("string"))
+    null = f"{text} IS NULL OR {separator} IS NULL"
+    parts = f"string_split({text}, {separator})"
+    return f"(CASE WHEN {null} THEN NULL WHEN {plain_text(separator)} THEN {parts} ELSE {other} END)"
+
+
+def _split_by_regex(x: Expressions, n: Expr, text: str, most: int) -> str:
+    regex = regex_of(x, n["regex"])
     if most > 0:
         raise Unsupported("split by a regular expression into a number of parts is not taken over")
     if regex.may_be_empty or re.search(r"\\[AzbB]", regex.text):
         raise Unsupported("split by a regular expression of a place is not taken over")
-    form = literal(regex.text, "string")
-    return regex.found(text, lambda t: f"regexp_split_to_array({t}, {form})", n.type)
+    return regex.found(text, lambda t, p: f"regexp_split_to_array({t}, {p})", n.type)
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
@@ -344,8 +387,8 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "ArrayContains": _contains,
     "ArrayPosition": _position,
     "ArraysOverlap": _overlap,
-    "ArrayMin": _extreme("list_min"),
-    "ArrayMax": _extreme("list_max"),
+    "ArrayMin": _extreme("list_min", "'ASC', 'NULLS LAST'"),
+    "ArrayMax": _extreme("list_max", "'DESC', 'NULLS LAST'"),
     "ArrayJoin": _joined,
     "CreateArray": _created,
     "ArrayDistinct": lambda x, n: _distinct(_compared(x, n["child"])),

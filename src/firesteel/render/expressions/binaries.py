@@ -10,6 +10,7 @@ from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
 from firesteel.plan.types import is_text, said
 from firesteel.render.expressions import json
+from firesteel.render.expressions.strings import padded
 from firesteel.render.expressions.texts import constant, left_to_spark, once
 
 if TYPE_CHECKING:
@@ -84,11 +85,53 @@ def _encoded(x: Expressions, arguments: list[Expr]) -> str:
     return f"replace(replace(replace(url_encode({x.text(arguments[0])}), '%20', '+'), '~', '%7E'), '%2A', '*')"
 
 
+_NEXT = "%[89ab][0-9a-f]"
+_CODES = (
+    "%0[1-9a-f]|%[1-7][0-9a-f]|%(?:c[2-9a-f]|d[0-9a-f])N|%e0%[ab][0-9a-f]N|%e[1-9a-cef]NN|%ed%[89][0-9a-f]N"
+    "|%f0%[9ab][0-9a-f]NN|%f[1-3]NNN|%f4%8[0-9a-f]NN"
+).replace("N", _NEXT)
+"""Of UTF-8, without a NUL."""
+
+
+def _decoded(x: Expressions, arguments: list[Expr]) -> str:
+    """``+`` is a blank. A code that is none is null where that is no error."""
+    other = left_to_spark("a code of another form", "string")
+    wrong = "(?is)%(?:.?\\z|[0-9a-f]?[g-z])"
+
+    def of(t: str) -> str:
+        null = f" OR regexp_matches({t}, '{wrong}')" if arguments[1].get("value") is False else ""
+        known = f"regexp_full_match({t}, '(?is)(?:[^%]|{_CODES})*')"
+        return f"(CASE WHEN {t} IS NULL{null} THEN NULL WHEN {known} THEN url_decode(replace({t}, '+', ' ')) ELSE {other} END)"
+
+    return once(x.text(arguments[0]), of)
+
+
+def _by_bytes(text: str) -> str:
+    return f"regexp_replace(hex({text}), '(..)', '\\1 ', 'g')"
+
+
+def _of_two(function: str, x: Expressions, arguments: list[Expr]) -> str:
+    return f"{function}({', '.join(map(_by_bytes, x.texts(arguments)))})"
+
+
+def _filled(function: str, x: Expressions, arguments: list[Expr]) -> str:
+    text, size, pad = x.texts(arguments)
+    other = left_to_spark("padding of this length", "integer")
+    twice = once(size, lambda s: f"(CASE WHEN {s} < 0 OR {s} > 5000 THEN {other} ELSE 2 * {s} END)")
+    return f"unhex({padded(function, f'hex({text})', twice, f'hex({pad})')})"
+
+
 _CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
     ("Base64", "encode"): _base64,
     ("Encode", "encode"): partial(_in_utf8, "encode"),
     ("StringDecode", "decode"): partial(_in_utf8, "decode"),
     ("UrlCodec$", "encode"): _encoded,
+    ("UrlCodec$", "decode"): _decoded,
+    ("array.ByteArrayMethods", "contains"): partial(_of_two, "contains"),
+    ("array.ByteArrayMethods", "startsWith"): partial(_of_two, "starts_with"),
+    ("array.ByteArrayMethods", "endsWith"): partial(_of_two, "ends_with"),
+    ("types.ByteArray", "lpad"): partial(_filled, "lpad"),
+    ("types.ByteArray", "rpad"): partial(_filled, "rpad"),
     ("json.JsonExpressionUtils", "lengthOfJsonArray"): lambda x, arguments: json.length(x.text(arguments[0])),
     ("json.JsonExpressionUtils", "jsonObjectKeys"): lambda x, arguments: json.keys(x.text(arguments[0])),
     ("CharVarcharCodegenUtils", "readSidePadding"): _padded,
@@ -96,6 +139,7 @@ _CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
 _PACKAGES = (
     "org.apache.spark.sql.catalyst.expressions.",
     "org.apache.spark.sql.catalyst.util.",
+    "org.apache.spark.unsafe.",
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
 from firesteel.render.expressions import json
 from firesteel.render.expressions.strings import strings
-from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
+from firesteel.render.expressions.texts import all_shared, left_to_spark, once
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -53,33 +52,35 @@ _PARTS = {
 
 
 def _part_of_url(x: Expressions, evaluator: Expr, arguments: list[Expr]) -> str:
-    """Of addresses in a plain form."""
-    url, named, *keys = arguments
-    strings(url)
-    name = str(constant(named, "a part of an address"))
-    key = str(constant(keys[0], "a key of an address")) if keys else ""
-    if name not in _PARTS or (keys and (name != "QUERY" or not re.fullmatch(r"[A-Za-z0-9_-]+", key))):
-        raise Unsupported(f"the part {name} of an address is not taken over")
-    first, end = _PARTS[name]
-    form = "".join((*_URL[:first], "(", *_URL[first:end], ")", *_URL[end:]))
+    """Of addresses in a plain form; null where the part's name is none."""
+    strings(*arguments)
+    named, *keys = arguments[1:]
+    names = [str(named["value"])] if named.cls == "Literal" else ["QUERY"] if keys else list(_PARTS)
+    if names[0] not in _PARTS or (keys and names[0] != "QUERY"):
+        raise Unsupported(f"the part {names[0]} of an address is not taken over")
     other = left_to_spark("an address of another form", "string")
 
-    def of(t: str) -> str:
-        part = f"regexp_extract({t}, {literal(form, 'string')}, 1)"
-        if name in ("QUERY", "REF"):  # with the mark before it
-            part = f"substr(nullif({part}, ''), 2)"
-        if name == "USERINFO":
-            part = f"nullif(rtrim({part}, '@'), '')"
-        if key:
-            part = once(
-                part,
-                lambda q: (
-                    f"(CASE WHEN regexp_matches({q}, '(?:^|&){key}=') THEN regexp_extract({q}, '(?:^|&){key}=([^&]*)', 1) END)"
-                ),
-            )
-        return f"(CASE WHEN {t} IS NULL THEN NULL WHEN regexp_full_match({t}, {literal(form, 'string')}) THEN {part} ELSE {other} END)"
+    def of(t: str, name: str, *key: str) -> str:
+        null = " OR ".join(f"{one} IS NULL" for one in (t, name, *key))
+        known = [f"regexp_full_match({t}, '{''.join(_URL)}')"]
+        known += [f"regexp_full_match({one}, '[A-Za-z0-9_-]+')" for one in key]
+        parts = " ".join(f"WHEN '{one}' THEN {_found(t, one, *key)}" for one in names)
+        return f"(CASE WHEN {null} THEN NULL WHEN {' AND '.join(known)} THEN CASE {name} {parts} END ELSE {other} END)"
 
-    return once(x.text(url), of)
+    return all_shared(x.texts(arguments), of)
+
+
+def _found(url: str, name: str, key: str = "") -> str:
+    first, end = _PARTS[name]
+    form = "".join((*_URL[:first], "(", *_URL[first:end], ")", *_URL[end:]))
+    part = f"regexp_extract({url}, '{form}', 1)"
+    if name in ("QUERY", "REF"):  # with the mark before it
+        part = f"substr(nullif({part}, ''), 2)"
+    if name == "USERINFO":
+        part = f"nullif(rtrim({part}, '@'), '')"
+    place = f"'(?:^|&)' || {key} || '="
+    value = f"(CASE WHEN regexp_matches({{0}}, {place}') THEN regexp_extract({{0}}, {place}([^&]*)', 1) END)"
+    return once(part, value.format) if key else part
 
 
 _EVALUATORS: dict[str, Callable[[Expressions, Expr, list[Expr]], str]] = {

@@ -102,6 +102,16 @@ def _keys_transformed(x: Expressions, n: Expr) -> str:
     return f"(CASE WHEN {of} IS NOT NULL THEN {made_map(keys, f'map_values({of})', n)} END)"
 
 
+def _maps_zipped(x: Expressions, n: Expr) -> str:
+    """The keys of the first map, then those that only the second one has."""
+    a, b, function = map_text(x, n["left"]), map_text(x, n["right"]), n["function"]
+    key = f"m{function['arguments'][0]['exprId']}"
+    body = _body(x, function, [key, f"map_extract_value({a}, {key})", f"map_extract_value({b}, {key})"])
+    keys = f"(map_keys({a}) || list_filter(map_keys({b}), lambda e: NOT list_contains(map_keys({a}), e)))"
+    made = made_map(keys, f"list_transform({keys}, lambda {key}: {body})", n)
+    return f"(CASE WHEN {a} IS NOT NULL AND {b} IS NOT NULL THEN {made} END)"
+
+
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "ArrayTransform": _transformed,
     "ArrayFilter": _filtered,
@@ -111,5 +121,6 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "ZipWith": _zipped,
     "MapFilter": _entries_filtered,
     "TransformValues": _values_transformed,
+    "MapZipWith": _maps_zipped,
     "TransformKeys": _keys_transformed,
 }

@@ -34,6 +34,9 @@ _TEXTS = {
     "Sinh": "sinh({child})",
     "Cosh": "cosh({child})",
     "Tanh": "tanh({child})",
+    "Atanh": "atanh({child})",
+    "Log1p": "CASE WHEN {child} <= -1 THEN NULL WHEN 1 + {child} = 1 OR isinf({child}) THEN {child} ELSE ln(1 + {child}) * ({child} / (1 + {child} - 1)) END",
+    "Expm1": "CASE WHEN exp({child}) = 1 THEN {child} WHEN exp({child}) - 1 = -1 OR isinf(exp({child})) THEN exp({child}) - 1 ELSE (exp({child}) - 1) * ({child} / ln(exp({child}))) END",
 }  # fmt: skip
 _EXACT = {
     0.0: "CASE WHEN {left} IS NOT NULL THEN 1::DOUBLE END",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -24,30 +24,57 @@ _MOST = 1000
 """Repetitions that RE2 takes."""
 
 
+_ATOM = r"""(?:[A-Za-z0-9 _,:;/@#%&=<>!~"'`-]|\\[dwsDWS]|\\[!-/:-@\[-^`{-~]|\.|\[\^?(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 _])+\])"""
+_TIMES = r"(?:[*+?]|\{[0-9]{1,2}(?:,[0-9]{0,2})?\})"
+
+
+def _of_some(part: str) -> str:
+    """One or several of the parts, each with its times; they match no empty text."""
+    return rf"(?:{part}{_TIMES}?)*{part}\+?(?:{part}{_TIMES}?)*"
+
+
+_GROUP = rf"\((?:\?:)?{_of_some(_ATOM)}(?:\|{_of_some(_ATOM)})*\)"
+_PLACED = rf"\^?{_of_some(f'(?:{_ATOM}|{_GROUP})')}\$?"
+PLAIN = rf"{_PLACED}(?:\|{_PLACED})*"
+"""What both surely read alike, on one line of ASCII: letters, classes, groups in no others, times, choices."""
+_ONE_LINE = r"[\t -~]*"
+
+
 @dataclass(frozen=True, slots=True)
 class Regex:
     """``text``: the engine's. ``groups``: their number. ``may_be_empty``: it may match an empty text.
 
-    Both agree on texts of ASCII alone if ``on_ascii``, and on texts that end with no line end if ``at_end``.
+    Both agree on texts of ASCII alone if ``on_ascii``, and on texts that end with no line end if ``at_end``. ``column``: in place of the
+    text, that of an expression, whose values are left to Spark where they are not ``PLAIN``.
     """
 
-    text: str
-    groups: int
-    may_be_empty: bool
-    on_ascii: bool
-    at_end: bool
+    text: str = ""
+    groups: int = 0
+    may_be_empty: bool = False
+    on_ascii: bool = False
+    at_end: bool = False
+    column: str = ""
 
-    def found(self, text: str, found: Callable[[str], str], kind: Any) -> str:
-        """What is found in a text. Texts on which Java may find something else are left to Spark."""
+    def found(self, text: str, found: Callable[[str, str], str], kind: Any) -> str:
+        """What is found in a text with a pattern. Texts on which Java may find something else are left to Spark."""
         known = [
             r"NOT regexp_matches({0}, '[" + _LINE_ENDS.replace("{", "{{").replace("}", "}}") + r"]\z')"
         ] * self.at_end
         known += ["strlen({0}) = length({0})"] * self.on_ascii
+        if self.column:
+            forms = (literal(form, "string").replace("{", "{{").replace("}", "}}") for form in (_ONE_LINE, PLAIN))
+            known = [f"regexp_full_match({{{i}}}, {form})" for i, form in enumerate(forms)]
+        pattern = self.column or literal(self.text, "string")
         if not known:
-            return found(text)
+            return found(text, pattern)
         other = left_to_spark("a regular expression on letters beyond ASCII or on lines", kind)
         judged = " AND ".join(known)
-        return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {judged.format(t)} THEN {found(t)} ELSE {other} END)")
+
+        def of(t: str, p: str) -> str:
+            null = f"{t} IS NULL OR {p} IS NULL"
+            return f"(CASE WHEN {null} THEN NULL WHEN {judged.format(t, p)} THEN {found(t, p)} ELSE {other} END)"
+
+        return once(text, lambda t: once(pattern, lambda p: of(t, p)) if self.column else of(t, pattern))
 
 
 def engine_regex(pattern: str) -> Regex:
@@ -57,8 +84,12 @@ def engine_regex(pattern: str) -> Regex:
     return Regex(text, parser.groups, empty, parser.on_ascii, parser.at_end)
 
 
-def regex_of(node: Expr) -> Regex:
-    return engine_regex(str(constant(node, "a regular expression")))
+def regex_of(x: Expressions, node: Expr) -> Regex:
+    return (
+        engine_regex(str(constant(node, "a regular expression")))
+        if node.cls == "Literal"
+        else Regex(column=x.text(node))
+    )
 
 
 @dataclass(slots=True)
@@ -236,10 +267,8 @@ def _code(letter: str) -> int:
 
 
 def _matches(x: Expressions, n: Expr) -> str:
-    strings(n["left"])
-    regex = regex_of(n["right"])
-    pattern = literal(regex.text, "string")
-    return regex.found(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
+    strings(n["left"], n["right"])
+    return regex_of(x, n["right"]).found(x.text(n["left"]), lambda t, p: f"regexp_matches({t}, {p})", "boolean")
 
 
 def _extract(x: Expressions, n: Expr) -> str:
@@ -248,36 +277,68 @@ def _extract(x: Expressions, n: Expr) -> str:
 
 def _extract_all(x: Expressions, n: Expr) -> str:
     """Each place. A pattern that matches an empty text would find other places in Java."""
-    if regex_of(n["regexp"]).may_be_empty:
+    if regex_of(x, n["regexp"]).may_be_empty:
         raise Unsupported("all places of a regular expression that may match an empty text are not taken over")
     return _group(x, n, "regexp_extract_all", n.type)
 
 
+_NO_GROUPS = r"\\.|\[[^\]]*\]|\(\?:|[^(]"
+
+
 def _group(x: Expressions, n: Expr, function: str, kind: Any) -> str:
-    strings(n["subject"])
-    regex, group = regex_of(n["regexp"]), constant(n["idx"], "a group")
-    if not isinstance(group, int) or not 0 <= group <= regex.groups:
+    strings(n["subject"], n["regexp"])
+    regex, group = regex_of(x, n["regexp"]), constant(n["idx"], "a group")
+    if not isinstance(group, int) or not 0 <= group <= (9 if regex.column else regex.groups):
         raise Unsupported("this group of a regular expression is not taken over")
-    pattern = literal(regex.text, "string")
-    return regex.found(x.text(n["subject"]), lambda t: f"{function}({t}, {pattern}, {group})", kind)
+    other = left_to_spark("a group that a regular expression does not have", kind)
+
+    def of(t: str, p: str) -> str:
+        text = f"{function}({t}, {p}, {group})"
+        has = f"length(regexp_replace({p}, {literal(_NO_GROUPS, 'string')}, '', 'g')) >= {group}"
+        return f"CASE WHEN {has} THEN {text} ELSE {other} END" if regex.column and group else text
+
+    return regex.found(x.text(n["subject"]), of, kind)
 
 
 def _replace(x: Expressions, n: Expr) -> str:
     """Each place. A pattern that matches an empty text would find other places in Java."""
-    strings(n["subject"])
-    regex, new = regex_of(n["regexp"]), str(constant(n["rep"], "a replacement"))
+    strings(n["subject"], n["regexp"], n["rep"])
+    regex = regex_of(x, n["regexp"])
     if constant(n["pos"], "a place to begin") != 1 or regex.may_be_empty:
         raise Unsupported("replacing what a regular expression that may match an empty text finds is not taken over")
+    by = _replacement(regex, n["rep"]) if n["rep"].cls == "Literal" else once(x.text(n["rep"]), _without_groups)
+    return regex.found(x.text(n["subject"]), lambda t, p: f"regexp_replace({t}, {p}, {by}, 'g')", "string")
+
+
+def _replacement(regex: Regex, node: Expr) -> str:
+    new = str(constant(node, "a replacement"))
     groups = [int(group) for group in re.findall(r"\$(\d)", new)]
     if re.search(r"\\|\$(?!\d)|\$\d\d", new) or any(group > regex.groups for group in groups):
         raise Unsupported("this replacement is not taken over")
-    pattern, by = literal(regex.text, "string"), literal(re.sub(r"\$(\d)", r"\\\1", new), "string")
-    return regex.found(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
+    return literal(re.sub(r"\$(\d)", r"\\\1", new), "string")
+
+
+def _without_groups(text: str) -> str:
+    other = left_to_spark("a replacement by groups", "string")
+    return f"(CASE WHEN regexp_matches({text}, '[$\\\\]') THEN {other} ELSE {text} END)"
+
+
+def _place(x: Expressions, n: Expr) -> str:
+    """From 1 on, 0 where there is none. The group's number does not matter. Java counts letters beyond 16 bits twice."""
+    strings(n["subject"], n["regexp"])
+    regex = replace(regex_of(x, n["regexp"]), on_ascii=True)
+
+    def of(t: str, p: str) -> str:
+        before = rf"regexp_extract({t}, '\A((?s:.*?))(?:' || {p} || ')', 1)"
+        return f"CAST(CASE WHEN regexp_matches({t}, {p}) THEN length({before}) + 1 ELSE 0 END AS INTEGER)"
+
+    return f"(CASE WHEN {x.text(n['idx'])} IS NOT NULL THEN {regex.found(x.text(n['subject']), of, 'integer')} END)"
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "RLike": _matches,
     "RegExpExtract": _extract,
     "RegExpExtractAll": _extract_all,
+    "RegExpInStr": _place,
     "RegExpReplace": _replace,
 }

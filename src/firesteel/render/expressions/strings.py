@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import INTEGERS, element_of, is_text, said
-from firesteel.render.expressions.texts import constant, left_to_spark, literal, once
+from firesteel.render.expressions.texts import all_shared, constant, counted, joined, left_to_spark, literal, once
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -56,7 +56,8 @@ def _like_several(join: str, before: str, x: Expressions, n: Expr) -> str:
 
 
 def _concat(x: Expressions, n: Expr) -> str:
-    strings(*n["children"])
+    if n.type != "binary":
+        strings(*n["children"])
     return "(" + " || ".join(x.texts(n["children"])) + ")"
 
 
@@ -67,29 +68,41 @@ def _joined(x: Expressions, n: Expr) -> str:
         strings(*n["children"])
         return f"concat_ws({', '.join(x.texts(n['children']))})"
     strings(by, *(one for one in parts if not is_text(element_of(one.type))))
-    separator = literal(constant(by, "a separator"), "string")
     lists = [
         f"[{x.text(one)}]" if is_text(one.type) else f"coalesce({x.text(one)}, CAST([] AS VARCHAR[]))" for one in parts
     ]
-    return f"coalesce(array_to_string({' || '.join(lists)}, {separator}), '')"
+    between = x.text(by)
+    return f"(CASE WHEN {between} IS NOT NULL THEN {joined(' || '.join(lists), between)} END)"
 
 
 def _substring(x: Expressions, n: Expr) -> str:
-    """Spark counts from 1, or from the end; 0 is 1. A place before the text's begin takes from the length."""
-    strings(n["str"])
+    """Spark counts from 1, or from the end; 0 is 1."""
     at, size = n["pos"], n["len"]
+    if n["str"].type == "binary":
+        return all_shared(x.texts([n["str"], at, size]), partial(_part_of, _bytes))
+    strings(n["str"])
     if at.cls == "Literal" and size.cls == "Literal" and int(constant(at, "a place")) >= 0:
         return f"substr({x.text(n['str'])}, {max(at['value'], 1)}, {max(int(constant(size, 'a length')), 0)})"
+    return all_shared(x.texts([n["str"], at, size]), partial(_part_of, _characters))
 
-    def of(t: str, p: str, s: str) -> str:
-        begin = f"(CASE WHEN {p} > 0 THEN {p} - 1 WHEN {p} < 0 THEN length({t}) + {p} ELSE 0 END)"
-        part = once(
-            begin, lambda b: f"substr({t}, greatest({b}, 0) + 1, least(greatest({s} + least({b}, 0), 0), {1 << 31}))"
-        )
-        return f"(CASE WHEN {t} IS NULL OR {p} IS NULL OR {s} IS NULL THEN NULL ELSE {part} END)"
 
-    text, *numbers = x.text(n["str"]), *(f"CAST({number} AS BIGINT)" for number in x.texts([at, size]))
-    return once(text, lambda t: once(numbers[0], lambda p: once(numbers[1], lambda s: of(t, p, s))))
+def _characters(t: str, begin: str, size: str) -> str:
+    return f"substr({t}, {begin} + 1, {size})"
+
+
+def _bytes(t: str, begin: str, size: str) -> str:
+    return f"{t}[{begin} + 1 : {begin} + {size}]"
+
+
+_LENGTHS: dict[Callable[[str, str, str], str], str] = {_characters: "length", _bytes: "octet_length"}
+
+
+def _part_of(part: Callable[[str, str, str], str], t: str, p: str, s: str) -> str:
+    """A place before the begin takes from the length."""
+    p, s = f"CAST({p} AS BIGINT)", f"CAST({s} AS BIGINT)"
+    begin = f"(CASE WHEN {p} > 0 THEN {p} - 1 WHEN {p} < 0 THEN {_LENGTHS[part]}({t}) + {p} ELSE 0 END)"
+    found = once(begin, lambda b: part(t, f"greatest({b}, 0)", f"least(greatest({s} + least({b}, 0), 0), {1 << 31})"))
+    return f"(CASE WHEN {t} IS NULL OR {p} IS NULL OR {s} IS NULL THEN NULL ELSE {found} END)"
 
 
 ALIKE = {
@@ -161,31 +174,34 @@ def _distance(x: Expressions, n: Expr) -> str:
 
 
 def _length(function: str, x: Expressions, n: Expr) -> str:
-    strings(n["child"])
+    if n["child"].type == "binary":
+        function = {"length": "octet_length"}.get(function, function.replace("strlen", "octet_length"))
+    else:
+        strings(n["child"])
     return f"CAST({function}({x.text(n['child'])}) AS INTEGER)"
 
 
 def _trim(x: Expressions, n: Expr) -> str:
     """Of blanks, or of the characters of a text."""
     strings(n["srcStr"])
-    these = " " if n["trimStr"] is None else str(constant(n["trimStr"], "trim of characters"))
-    if not these.isascii():
-        raise Unsupported("trim of characters beyond ASCII is not taken over")
     function = {"StringTrim": "trim", "StringTrimLeft": "ltrim", "StringTrimRight": "rtrim"}[n.cls]
-    return f"{function}({x.text(n['srcStr'])}, {literal(these, 'string')})"
+    return f"{function}({x.text(n['srcStr'])}, {x.text(n['trimStr']) if n['trimStr'] else literal(' ', 'string')})"
 
 
 def _place(x: Expressions, n: Expr) -> str:
     """1 for the first code point, 0 where there is none."""
     strings(n["str"], n["substr"])
-    start = int(constant(n["start"], "locate with a start")) if n.cls == "StringLocate" else 1
-    text, part = x.text(n["str"]), x.text(n["substr"])
-    if start != 1:
-        if start < 1 or n["substr"].cls != "Literal" or not n["substr"]["value"]:
-            raise Unsupported("locate from this place is not taken over")
-        found = f"instr(substr({text}, {start}), {part})"
-        return once(found, lambda i: f"CAST(CASE WHEN {i} > 0 THEN {i} + {start - 1} ELSE {i} END AS INTEGER)")
-    return f"CAST(CASE WHEN {part} = '' AND {text} IS NOT NULL THEN 1 ELSE instr({text}, {part}) END AS INTEGER)"
+    start = n.get("start")
+    if start is None or (start.cls == "Literal" and start["value"] == 1):
+        text, part = x.text(n["str"]), x.text(n["substr"])
+        return f"CAST(CASE WHEN {part} = '' AND {text} IS NOT NULL THEN 1 ELSE instr({text}, {part}) END AS INTEGER)"
+
+    def of(t: str, p: str, s: str) -> str:
+        found = once(f"instr(substr({t}, {s}), {p})", lambda i: f"CASE WHEN {i} > 0 THEN {i} + {s} - 1 ELSE 0 END")
+        none = f"WHEN {s} IS NULL THEN 0 WHEN {t} IS NULL OR {p} IS NULL THEN NULL WHEN {s} < 1 THEN 0"
+        return f"CAST(CASE {none} WHEN {p} = '' THEN 1 ELSE {found} END AS INTEGER)"
+
+    return all_shared(x.texts([n["str"], n["substr"], start]), of)
 
 
 def _translated(x: Expressions, n: Expr) -> str:
@@ -197,47 +213,59 @@ def _translated(x: Expressions, n: Expr) -> str:
 
 
 def _overlay(x: Expressions, n: Expr) -> str:
-    strings(n["input"], n["replace"])
-    at, size = (int(constant(n[name], "overlay")) for name in ("pos", "len"))
-    if at < 1:
-        raise Unsupported("overlay at this place is not taken over")
+    part = _bytes if n["input"].type == "binary" else _characters
+    if part is _characters:
+        strings(n["input"], n["replace"])
+    other = left_to_spark("overlay at this place", n.type)
 
-    def of(t: str, r: str) -> str:
-        rest = f"{at} + {size}" if size >= 0 else f"{at} + length({r})"
-        return f"(substr({t}, 1, {at - 1}) || {r} || substr({t}, {rest}))"
+    def of(t: str, r: str, p: str, s: str) -> str:
+        far = f"{p} NOT BETWEEN -{_FAR} AND {_FAR} OR {s} > {_FAR}"
+        rest = f"{p} + CASE WHEN {s} < 0 THEN {_LENGTHS[part]}({r}) ELSE {s} END"
+        text = f"{_part_of(part, t, '1', f'({p} - 1)')} || {r} || {_part_of(part, t, f'({rest})', str(1 << 31))}"
+        return f"(CASE WHEN {far} THEN {other} ELSE {text} END)"
 
-    return once(x.text(n["input"]), lambda t: once(x.text(n["replace"]), lambda r: of(t, r)))
+    return all_shared(x.texts(n[name] for name in ("input", "replace", "pos", "len")), of)
+
+
+_FAR = 1_000_000_000
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _separator(node: Expr) -> str:
-    """A constant that cannot overlap itself."""
-    text = str(constant(node, "a separator"))
-    if not text or any(text[:i] == text[-i:] for i in range(1, len(text))):
-        raise Unsupported("this separator is not taken over")
-    return text
-
-
 def _up_to(x: Expressions, n: Expr) -> str:
-    """The parts before a separator's n-th place, or behind it, from the end."""
-    strings(n["strExpr"])
-    by, count = literal(_separator(n["delimExpr"]), "string"), int(constant(n["countExpr"], "a number of parts"))
-    if count == 0 or abs(count) > 1 << 30:
-        raise Unsupported("this number of parts is not taken over")
-    parts = f"string_split({x.text(n['strExpr'])}, {by})"
-    return f"array_to_string({parts}[{f'1:{count}' if count > 0 else f'{count}:'}], {by})"
+    """The parts before a separator's n-th place, or behind it, from the end. Java also finds places that overlap."""
+    strings(n["strExpr"], by := n["delimExpr"])
+    known = by["value"] if by.cls == "Literal" else None
+    if known and any(known[:i] == known[-i:] for i in range(1, len(known))):
+        raise Unsupported("this separator is not taken over")
+    other = left_to_spark("a separator that overlaps itself", "string")
+
+    def of(t: str, d: str, c: str) -> str:
+        parts = f"string_split({t}, {d})"
+        kept = f"CASE WHEN {c} > 0 THEN {parts}[1:{c}] ELSE {parts}[{c}:] END"
+        overlaps = "false" if known else f"contains(substr({d}, 2), substr({d}, 1, 1))"
+        none = f"WHEN {t} IS NULL OR {d} IS NULL OR {c} IS NULL THEN NULL WHEN {d} = '' OR {c} = 0 THEN ''"
+        return f"(CASE {none} WHEN {overlaps} OR {c} < -{_FAR} THEN {other} ELSE {joined(kept, d)} END)"
+
+    return all_shared(x.texts(n[name] for name in ("strExpr", "delimExpr", "countExpr")), of)
 
 
 def part(x: Expressions, n: Expr) -> str:
     """One of the parts of a text; behind the last an empty one."""
-    whole, place, other = n["left"], int(constant(n["right"], "a part's number")), n["defaultValueOutOfBound"]
+    whole, other = n["left"], n["defaultValueOutOfBound"]
     is_empty = isinstance(other, Expr) and other.cls == "Literal" and other["value"] == ""
-    if whole.cls != "StringSplitSQL" or not is_empty or place == 0:
+    if whole.cls != "StringSplitSQL" or not is_empty:
         raise Unsupported("this part of a text is not taken over")
-    strings(whole["str"])
-    return f"split_part({x.text(whole['str'])}, {literal(_separator(whole['delimiter']), 'string')}, {place})"
+    strings(whole["str"], whole["delimiter"])
+    zero = left_to_spark("the part 0 of a text", "string")
+
+    def of(t: str, d: str, i: str) -> str:
+        found = f"WHEN {d} <> '' THEN split_part({t}, {d}, {i}) WHEN abs({i}) = 1 THEN {t}"
+        known = f"{t} IS NOT NULL AND {d} IS NOT NULL AND {i} IS NOT NULL"
+        return f"(CASE WHEN {known} THEN CASE WHEN {i} = 0 THEN {zero} {found} ELSE '' END END)"
+
+    return all_shared(x.texts([whole["str"], whole["delimiter"], n["right"]]), of)
 
 
 # --- texts of numbers -----------------------------------------------------------------------------------------------------
@@ -245,25 +273,24 @@ def part(x: Expressions, n: Expr) -> str:
 
 def _replace(x: Expressions, n: Expr) -> str:
     strings(n["srcExpr"], n["searchExpr"], n["replaceExpr"])
-    if constant(n["searchExpr"], "replace of a text") == "":
-        raise Unsupported("replace of an empty text is not taken over")
     return f"replace({x.text(n['srcExpr'])}, {x.text(n['searchExpr'])}, {x.text(n['replaceExpr'])})"
 
 
 def _pad(function: str, x: Expressions, n: Expr) -> str:
-    size, pad = int(constant(n["len"], "a padded length")), str(constant(n["pad"], "padding"))
-    strings(n["str"])
-    if not 0 <= size <= 10_000 or not pad:
-        raise Unsupported("padding of this length is not taken over")
-    return f"{function}({x.text(n['str'])}, {size}, {literal(pad, 'string')})"
+    strings(n["str"], n["pad"])
+    return padded(function, *x.texts(n[name] for name in ("str", "len", "pad")))
+
+
+def padded(function: str, text: str, size: str, pad: str) -> str:
+    def of(t: str, s: str, p: str) -> str:
+        return f"(CASE WHEN {p} = '' THEN substr({t}, 1, {s}) ELSE {function}({t}, {s}, {p}) END)"
+
+    return all_shared([text, counted(size, 10_000, "padding of this length"), pad], of)
 
 
 def _repeat(x: Expressions, n: Expr) -> str:
     strings(n["str"])
-    times = int(constant(n["times"], "repeat with a number"))
-    if not 0 <= times <= 1000:
-        raise Unsupported("this many repetitions are not taken over")
-    return f"repeat({x.text(n['str'])}, {times})"
+    return f"repeat({x.text(n['str'])}, {counted(x.text(n['times']), 1000, 'this many repetitions')})"
 
 
 def _letter(x: Expressions, n: Expr) -> str:
@@ -278,11 +305,7 @@ def _letter(x: Expressions, n: Expr) -> str:
 
 
 def _spaces(x: Expressions, n: Expr) -> str:
-    other = left_to_spark("this many blanks", "integer")
-    return once(
-        x.text(n["child"]),
-        lambda i: f"repeat(' ', CASE WHEN {i} <= 0 THEN 0 WHEN {i} <= 10000 OR {i} IS NULL THEN {i} ELSE {other} END)",
-    )
+    return f"repeat(' ', {counted(x.text(n['child']), 10_000, 'this many blanks')})"
 
 
 _UPPER, _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
@@ -330,23 +353,45 @@ def _character(node: Expr | None) -> str | None:
     return value
 
 
+def _in_base(x: Expressions, n: Expr) -> str:
+    """The digits of a number in another base. What is no number of up to 63 bits is left to Spark."""
+    strings(n["numExpr"])
+    base, to = (int(constant(n[name], "a base")) for name in ("fromBaseExpr", "toBaseExpr"))
+    if not (2 <= base <= 36 and 2 <= to <= 36):
+        raise Unsupported("numbers in this base are not taken over")
+    digits = (_DIGITS + _UPPER)[:base]
+    most = next(i for i in range(64) if base ** (i + 1) > 1 << 63)
+    other = left_to_spark("a number of another form", "string")
+
+    def of(t: str) -> str:
+        values = f"list_transform(string_split(upper({t}), ''), lambda c: CAST(instr('{digits}', c) - 1 AS BIGINT))"
+        number = f"list_reduce({values}, lambda p, q: p * {base} + q)"
+        known = f"regexp_full_match({t}, '[{digits}{digits.lower()}]{{1,{most}}}')"
+        return f"(CASE WHEN {t} IS NULL THEN NULL WHEN {known} THEN to_base({number}, {to}) ELSE {other} END)"
+
+    return once(x.text(n["numExpr"]), of)
+
+
 def _formatted(x: Expressions, n: Expr) -> str:
-    """With commas between thousands. Java rounds halves by rules of its own."""
+    """With commas between thousands; null of less than no places. Java rounds halves by rules of its own."""
     places, kind = n["d"], n["x"].type
-    if kind not in ("double", *INTEGERS) or places.cls != "Literal" or places["value"] not in range(16):
+    if kind not in ("double", *INTEGERS) or places.type != "integer":
         raise Unsupported("format_number of these values is not taken over")
-    number = x.text(n["x"])
-    if kind != "double":
-        zeros = f".{'0' * places['value']}" if places["value"] else ""
-        return f"(format('{{:,d}}', CAST({number} AS BIGINT)) || '{zeros}')"
     other = left_to_spark("a number beyond its digits", "string")
-    form, half = f"{{:,.{places['value']}f}}", f"e|\\.[0-9]{{{places['value']}}}5$"
 
-    def of(v: str) -> str:
-        known = f"abs({v}) < 1e{15 - places['value']} AND NOT regexp_matches(CAST({v} AS VARCHAR), '{half}')"
-        return f"(CASE WHEN {v} IS NULL OR ({known}) THEN format('{form}', {v}) ELSE {other} END)"
+    def of(v: str, d: str) -> str:
+        if kind == "double":
+            half = f"regexp_matches(CAST({v} AS VARCHAR), 'e|[.][0-9]{{' || {d} || '}}5$')"
+            known, text = (
+                f"{d} < 16 AND abs({v}) < pow(10, 15 - {d}) AND NOT {half}",
+                f"format('{{:,.' || {d} || 'f}}', {v})",
+            )
+        else:
+            known = f"{d} < 16"
+            text = f"format('{{:,d}}', CAST({v} AS BIGINT)) || rpad(CASE WHEN {d} > 0 THEN '.' ELSE '' END, {d} + sign({d}), '0')"
+        return f"(CASE WHEN {v} IS NULL OR NOT {d} >= 0 THEN NULL WHEN {known} THEN {text} ELSE {other} END)"
 
-    return once(number, of)
+    return all_shared(x.texts([n["x"], places]), of)
 
 
 def _printed(x: Expressions, n: Expr) -> str:
@@ -392,20 +437,32 @@ def _place_in_list(x: Expressions, n: Expr) -> str:
 def _map_of_text(x: Expressions, n: Expr) -> str:
     """Keys that are there twice end the fragment."""
     strings(n["text"])
-    pairs, between = (literal(plain_separator(n[name]), "string") for name in ("pairDelim", "keyValueDelim"))
-    place = f"instr(e, {between})"
-    keys = f"CASE WHEN {place} > 0 THEN substr(e, 1, {place} - 1) ELSE e END"
-    values = f"CASE WHEN {place} > 0 THEN substr(e, {place} + length({between})) END"
+    other = left_to_spark("a separator that is no plain text", n.type)
 
-    def of(t: str) -> str:
+    def of(pairs: str, between: str, t: str) -> str:
+        place = f"instr(e, {between})"
+        keys = f"CASE WHEN {place} > 0 THEN substr(e, 1, {place} - 1) ELSE e END"
+        values = f"CASE WHEN {place} > 0 THEN substr(e, {place} + length({between})) END"
         parts = f"string_split({t}, {pairs})"
         made = f"MAP(list_transform({parts}, lambda e: {keys}), list_transform({parts}, lambda e: {values}))"
-        return f"(CASE WHEN {t} IS NOT NULL THEN CAST({made} AS MAP(VARCHAR, VARCHAR)) END)"
+        known = " AND ".join(["true", *(plain_text(one) for one in (pairs, between) if not one.startswith("'"))])
+        nulls = " OR ".join(f"{one} IS NULL" for one in (t, pairs, between))
+        return f"(CASE WHEN {nulls} THEN NULL WHEN {known} THEN CAST({made} AS MAP(VARCHAR, VARCHAR)) ELSE {other} END)"
 
-    return once(x.text(n["text"]), of)
+    separators = [_separator(x, n[name]) for name in ("pairDelim", "keyValueDelim")]
+    return all_shared([*separators, x.text(n["text"])], of)
+
+
+def _separator(x: Expressions, node: Expr) -> str:
+    return literal(plain_separator(node), "string") if node.cls == "Literal" else x.text(node)
 
 
 _META = r".*+?()[]{}^$|\\"
+
+
+def plain_text(pattern: str) -> str:
+    """Whether a regular expression in a column is a text that it alone matches."""
+    return f"regexp_full_match({pattern}, '[^{re.escape(_META)}]+')"
 
 
 def plain_separator(node: Expr) -> str:
@@ -421,6 +478,7 @@ def plain_separator(node: Expr) -> str:
 RULES = {
     "SoundEx": _sound,
     "Mask": _masked,
+    "Conv": _in_base,
     "FormatNumber": _formatted,
     "FormatString": _printed,
     "Elt": _nth,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from firesteel.plan.expr import Expr, Unsupported
@@ -44,6 +45,28 @@ _SHORT = 250
 def shared(text: str, use: Callable[[str], str]) -> str:
     """``use`` of the text, or, where it is long, of a variable: texts in texts in texts grow beyond what the engine plans in time."""
     return use(text) if len(text) <= _SHORT else once(text, use)
+
+
+def all_shared(texts: list[str], use: Callable[..., str]) -> str:
+    """As ``shared`` of several."""
+    return shared(texts[0], lambda t: all_shared(texts[1:], partial(use, t))) if texts else use()
+
+
+def counted(number: str, most: int, why: str) -> str:
+    """A number of letters or values: none where it is negative. Above ``most`` it is left to Spark."""
+    other = left_to_spark(why, "integer")
+    return shared(number, lambda i: f"(CASE WHEN {i} > {most} THEN {other} WHEN {i} < 0 THEN 0 ELSE {i} END)")
+
+
+def joined(array: str, by: str) -> str:
+    """The texts of an array without nulls; of none an empty text. The engine's function wants a constant between them."""
+    if by.startswith("'"):
+        return f"coalesce(array_to_string({array}, {by}), '')"
+
+    def of(a: str, d: str) -> str:
+        return f"(CASE WHEN len({a}) = 0 THEN '' ELSE list_reduce({a}, lambda p, q: p || {d} || q) END)"
+
+    return all_shared([f"list_filter({array}, lambda e: e IS NOT NULL)", by], of)
 
 
 def in_wider(kind: Any, text: Callable[[str], str]) -> str:
