@@ -9,7 +9,7 @@ ALLOWED = {
     "options": {"options"},
     "model": {"model", "options"},
     "results": {"results", "model"},
-    "engine": {"engine"},
+    "engine": {"engine", "results"},
     "task": {"task", "engine", "results", "model"},
     "connectors": {"connectors", "task", "engine", "results"},
     "compile": {"compile", "render", "plan", "engine", "model", "task", "connectors", "options", "results"},

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel.connectors.files.spark_hash import bucket_numbers
+from firesteel.engine.hashes import bucket_numbers
 from firesteel.errors import UsageError
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tests.operators_support import rows
 
 from firesteel import functions as ours
-from firesteel.connectors.files.spark_hash import bucket_numbers, spark_hash
+from firesteel.engine.hashes import bucket_numbers, spark_hash, xxhash64
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ def drawn(name, count):
     return array.dictionary_encode().cast(type_) if pa.types.is_dictionary(type_) else array
 
 
-def test_the_hash_is_sparks(spark, tmp_path):
+def test_the_hashes_are_sparks(spark, tmp_path):
     """Over files that pyarrow wrote, as buckets are."""
     import pyarrow.parquet as pq
 
@@ -58,9 +58,11 @@ def test_the_hash_is_sparks(spark, tmp_path):
     pq.write_table(table, tmp_path / "values.parquet")
     for names in [[name] for name in VALUES] + [["text", "int32", "large"], list(VALUES)]:
         frame = spark.read.parquet(str(tmp_path / "values.parquet"))
-        theirs = frame.select(F.hash(*names).alias("h"), F.pmod(F.hash(*names), F.lit(7)).alias("b")).toArrow()
+        hashes = {"h": F.hash(*names), "x": F.xxhash64(*names), "b": F.pmod(F.hash(*names), F.lit(7))}
+        theirs = frame.select(*(one.alias(name) for name, one in hashes.items())).toArrow()
         columns = [table.column(name).combine_chunks() for name in names]
         assert spark_hash(columns, 60).tolist() == theirs["h"].to_pylist(), names
+        assert xxhash64(columns, 60).tolist() == theirs["x"].to_pylist(), names
         assert bucket_numbers(columns, 60, 7).tolist() == theirs["b"].to_pylist(), names
         sliced = [column.slice(13, 30) for column in columns]
         assert spark_hash(sliced, 30).tolist() == theirs["h"].to_pylist()[13:43], names

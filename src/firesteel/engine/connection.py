@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.engine import hashes
 from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import literal
@@ -80,6 +81,7 @@ def connect(package: EnginePackage | None = None, host: str = "this machine", **
     made = load(package, host).connect(":memory:", config=given)
     for text in (*SETTINGS, *MACROS):
         made.execute(text)
+    hashes.register(made)
     return made
 
 

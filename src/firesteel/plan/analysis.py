@@ -476,6 +476,15 @@ def _of_all(cls: str, least: int, *, texts: bool) -> _Rule:
     return rule
 
 
+def _hash(cls: str, kind: str) -> _Rule:
+    def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+        if not given:
+            raise UsageError(f"{node['name']}() wants at least one column.")
+        return Expr(cls, {"children": given, "seed": 42}, kind)
+
+    return rule
+
+
 def _among(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     if len(given) == 1:
         return Expr("Literal", {"value": False}, "boolean")
@@ -824,6 +833,8 @@ def _aggregate(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
 _RULES: dict[str, _Rule] = {
     "case": _case,
     "coalesce": _of_all("Coalesce", 1, texts=True),
+    "hash": _hash("Murmur3Hash", "integer"),
+    "xxhash64": _hash("XxHash64", "long"),
     "greatest": _of_all("Greatest", 2, texts=False),
     "least": _of_all("Least", 2, texts=False),
     "among": _among,

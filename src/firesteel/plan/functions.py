@@ -90,6 +90,9 @@ regexp_substr; str regexp; nullif(regexp_extract(str, regexp, 0), '')
 regexp_replace; string pattern! replacement!; RegExpReplace subject:string regexp:string rep:string pos=1; string
 md5; col; Md5 child:binary; string
 sha1 sha; col; Sha1 child:binary; string
+crc32; col; Crc32 child:binary; long
+hash; *cols; =hash
+xxhash64; *cols; =xxhash64
 sha2; col numBits!; Sha2 left:binary right:integer; string
 base64; col; =base64
 unbase64; col; UnBase64 child:string failOnError=False; binary
@@ -297,6 +300,7 @@ FUNCTIONS: dict[str, Function] = {
 
 _NAMES = {
     **{one.cls or one.rule: name for name, one in reversed(FUNCTIONS.items()) if one.cls or one.rule[:1].isupper()},
+    "Murmur3Hash": "hash",
     "XxHash64": "xxhash64",
 }
 """What users call a class. Others have the name of their class."""

@@ -87,6 +87,7 @@ AttributeReference Alias Literal NamedLambdaVariable LambdaFunction OuterReferen
 CaseWhen Coalesce EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual Greatest Least AtLeastNNonNulls IsNaN NaNvl
 KnownNotNull KnownNullable KnownFloatingPointNormalized KnownNotContainsNull NormalizeNaNAndZero
 Exp Log Log2 Log10 Logarithm Pow Cbrt Sin Cos Tan Cot Sec Csc Asin Acos Atan Atan2 Sinh Cosh Tanh Atanh Log1p Expm1
+Murmur3Hash XxHash64 Crc32 HyperLogLogPlusPlus
 Sqrt Signum ToDegrees ToRadians Factorial Rint Ceil Floor UnscaledValue Bin BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
 BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
 Ascii BitLength Chr FindInSet FormatNumber FormatString GetJsonObject JsonToStructs Mask SoundEx Concat ConcatWs Contains EndsWith StartsWith Hex InitCap Length Levenshtein Lower Upper Md5

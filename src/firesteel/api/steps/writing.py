@@ -16,13 +16,13 @@ from firesteel.api.steps.partitioning import gathered
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, SinkStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
-from firesteel.connectors.files.spark_hash import hashed_as
 from firesteel.connectors.files.writing.part_files import BucketNumbers, Buckets
 from firesteel.connectors.formats.arrow_files import ArrowSink
 from firesteel.connectors.formats.csv_files import CsvSink
 from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
+from firesteel.engine.hashes import hashed_as
 from firesteel.errors import OutputExistsError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.options import asks_to_resume, parse_size

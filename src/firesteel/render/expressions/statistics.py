@@ -23,6 +23,7 @@ from firesteel.plan.types import (
     is_text,
     said,
 )
+from firesteel.render.expressions import hashes
 from firesteel.render.expressions.texts import left_to_spark, literal
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
         return columns, f"{by}({{0}}, {{1}})"
     if function.cls in ("First", "Last"):
         return only_value(function, x, where)[1]
+    if function.cls == "HyperLogLogPlusPlus":
+        return ((_codes(function, x, where), hashes.CODES),), hashes.estimate(function, f"list_distinct({_JOINED})")
     if function.cls == "PivotFirst" and not where:
         kind, values = carried(function.type), _pivoted(x, function)
         final = ", ".join(f"any_value({{0}}[{i + 1}])" for i in range(len(values)))
@@ -68,6 +71,8 @@ def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | Non
         return f"{_BITS[function.cls]}({_integer(x, function)}){tail}"
     if function.cls in _BY:
         return f"{_BY[function.cls][0]}({', '.join(_value_by(x, function))}){tail}"
+    if function.cls == "HyperLogLogPlusPlus":
+        return hashes.estimate(function, _codes(function, x, where, over))
     if over:
         return None
     if function.cls == "Percentile":
@@ -243,8 +248,15 @@ def collected(function: Expr, x: Expressions, where: str, distinct: bool, over: 
         raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
     text = x.text(child)
     column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {and_known(text, where)}) {over}"
-    joined = "coalesce(flatten(list({0})), [])"
-    return f"coalesce({column}, [])", f"list_distinct({joined})" if distinct else joined
+    return f"coalesce({column}, [])", f"list_distinct({_JOINED})" if distinct else _JOINED
+
+
+_JOINED = "coalesce(flatten(list({0})), [])"
+
+
+def _codes(function: Expr, x: Expressions, where: str, over: str = "") -> str:
+    known = and_known(x.text(function["child"]), where)
+    return f"coalesce(list(DISTINCT {hashes.codes(x, function)}) FILTER (WHERE {known}) {over}, [])"
 
 
 def listed(node: Expr, x: Expressions, where: str) -> str:

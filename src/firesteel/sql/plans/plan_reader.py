@@ -341,11 +341,24 @@ private void node(Object v) {
         }
         else value(p.productElement(i));
     }
+    if (v instanceof org.apache.spark.sql.catalyst.expressions.aggregate.HyperLogLogPlusPlus)
+        biases(((org.apache.spark.sql.catalyst.expressions.aggregate.HyperLogLogPlusPlus) v).relativeSD());
     if (v instanceof org.apache.spark.sql.catalyst.expressions.NamedExpression) {  // in a second list of parameters
         out.append(",\"exprId\":");
         value(((org.apache.spark.sql.catalyst.expressions.NamedExpression) v).exprId());
     }
     out.append("}}");
+}
+
+// What Spark has measured for sketches of this precision.
+private void biases(double deviation) {
+    int precision = (int) Math.ceil(2.0 * Math.log(1.106 / deviation) / Math.log(2.0));
+    out.append(",\"precision\":").append(precision);
+    if (precision > 18) return;
+    org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper$ known = org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper$.MODULE$;
+    out.append(",\"threshold\":").append(known.THRESHOLDS()[precision - 4]);
+    out.append(",\"estimates\":").append(java.util.Arrays.toString(known.RAW_ESTIMATE_DATA()[precision - 4]));
+    out.append(",\"biases\":").append(java.util.Arrays.toString(known.BIAS_DATA()[precision - 4]));
 }
 
 private void operator(org.apache.spark.sql.catalyst.plans.logical.LogicalPlan plan, String kind, java.util.List filters) {

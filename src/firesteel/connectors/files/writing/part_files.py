@@ -22,8 +22,8 @@ import pyarrow as pa
 from firesteel.connectors.files.partitions import escape, exact_names, format_values
 from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.shaping import fit
-from firesteel.connectors.files.spark_hash import bucket_numbers
 from firesteel.connectors.files.writing.in_place import storage_errors
+from firesteel.engine.hashes import bucket_numbers
 from firesteel.errors import FiresteelError
 from firesteel.results.plain import decoded_bytes
 from firesteel.task.program import Batches, TaskContext

@@ -1,14 +1,17 @@
-"""Spark's hash: its documented value, and a row by row version of what is computed at once. ``tests/spark/test_buckets.py`` asks Spark."""
+"""Spark's hashes: their documented values, and a row by row version of what is computed at once. ``tests/spark/test_hashes.py`` asks Spark."""
 
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
+import duckdb
 import pyarrow as pa
 import pytest
 
-from firesteel.connectors.files.spark_hash import SEED, bucket_numbers, hashed_as, spark_hash
+from firesteel.engine.connection import connect
+from firesteel.engine.hashes import SEED, bucket_numbers, hashed_as, spark_hash, xxhash64
 
 MASK = (1 << 32) - 1
 
@@ -39,10 +42,32 @@ def signed(value):
     return value - (1 << 32) if value >> 31 else value
 
 
-def test_the_value_in_sparks_documents():
+def test_the_values_in_sparks_documents():
     """``SELECT hash('Spark', array(123), 2)``: an array's elements are hashed one after another."""
     found = spark_hash([pa.array(["Spark"]), pa.array([123], pa.int32()), pa.array([2], pa.int32())], 1)
     assert found.tolist() == [-1321691492]
+    columns = "'Spark', [123::INTEGER], 2::INTEGER"
+    asked = f"SELECT fs_hash({columns}), fs_xxhash64({columns}), fs_crc32('Spark'::BLOB), fs_crc32(NULL::BLOB)"
+    assert connect().sql(asked).fetchall() == [(-1321691492, 5602566077635097486, 1557323817, None)]
+
+
+def test_statements_of_several_threads_at_once():
+    engine, count = connect(threads=3), 20_000
+    text = f"SELECT sum(fs_xxhash64(i)) + sum(fs_hash('x' || i)) FROM range({count}) AS r(i)"
+    cursors = [engine.cursor() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda cursor: cursor.sql(text).fetchall()[0][0], cursors))
+    longs, texts = pa.array(range(count)), pa.array([f"x{i}" for i in range(count)])
+    expected = sum(xxhash64([longs], count).tolist()) + sum(spark_hash([texts], count).tolist())
+    assert found == [expected] * 4
+
+
+def test_long_texts_are_left_to_spark():
+    """Word by word they cost more than Spark takes."""
+    engine = connect()
+    assert len(engine.sql("SELECT fs_hash(repeat('x', 4096))").fetchall()) == 1
+    with pytest.raises(duckdb.InvalidInputException, match="left to Spark: the hash of a text of more than 4096 bytes"):
+        engine.sql("SELECT fs_hash(repeat('x', 4097))").fetchall()
 
 
 def test_bytes_of_every_length():
