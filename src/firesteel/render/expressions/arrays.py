@@ -12,7 +12,6 @@ from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
-    checked,
     checked_inside,
     element_of,
     engine_type,
@@ -60,10 +59,10 @@ def _in_order(x: Expressions, n: Expr, order: str) -> str:
     text, element = array_text(x, n), element_of(n.type)
     fields = fields_of(element)
     if element_of(element) is not None:
-        checked(element_of(element))
+        checked_inside(element_of(element))
         return f"list_sort({_without_nulls(_compared(x, n), n.type)}, {order})"
     if fields is None:
-        checked(element)
+        checked_inside(element)
         return f"list_sort({_compared(x, n)}, {order})"
     keys: list[tuple[str, str]] = []
     for i, (_, kind) in enumerate(fields):
