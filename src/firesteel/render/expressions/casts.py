@@ -119,14 +119,16 @@ def _to_boolean(text: str, n: Expr) -> str | None:
 def _to_text(text: str, n: Expr) -> str | None:  # noqa: PLR0911 - one for each family
     kind = checked(n["child"].type)
     found = decimal_of(kind)
+    zero = bool(found) and found[0] == found[1]  # the engine leaves it out
+    plain = "replace(CAST({0} AS VARCHAR), '.', '0.')" if zero else "CAST({0} AS VARCHAR)"
     if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):
-        return f"CAST({text} AS VARCHAR)"
+        return plain.format(text)
     if found and eval_mode(n) == "ANSI":
-        return f"CAST({text} AS VARCHAR)"
+        return plain.format(text)
     if found:  # Java writes small ones with an exponent
         other = left_to_spark("a number with an exponent", "string")
         small = f"abs({{0}}) < CAST('0.000001' AS {engine_type(kind)})"
-        return once(text, lambda t: f"(CASE WHEN {small.format(t)} THEN {other} ELSE CAST({t} AS VARCHAR) END)")
+        return once(text, lambda t: f"(CASE WHEN {small.format(t)} THEN {other} ELSE {plain.format(t)} END)")
     if kind == "date":
         return between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
     if kind in ("timestamp", "timestamp_ntz"):

@@ -227,7 +227,7 @@ def _json_of(text: str, kind: Any) -> str:
             text,
             lambda t: f"(CASE WHEN regexp_matches({t}, '{odd}') THEN {other} ELSE CAST(to_json({t}) AS VARCHAR) END)",
         )
-    if kind in INTEGERS or kind == "boolean" or (found and found[1] <= 6):
+    if kind in INTEGERS or kind == "boolean" or (found and found[1] <= 6 and found[1] < found[0]):
         return f"CAST({text} AS VARCHAR)"
     if kind == "double":
         return once(
