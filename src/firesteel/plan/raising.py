@@ -148,12 +148,16 @@ def _divides(node: Expr) -> bool:
     return p1 - s1 + s2 + max(6, s1 + p2 + 1) > 38
 
 
+KEPT_DIGITS = 34
+"""Digits to which Spark rounds a decimal when it changes its sign."""
+
+
 def _negates(node: Expr) -> bool:
-    """The least integer has no opposite, and decimals of 38 digits are rounded to 34, which may take one more."""
+    """The least integer has no opposite. A decimal that is rounded may need one more digit than its type has."""
     kind = node["child"].type
     found = decimal_of(kind)
     if kind in FLOATS or found is not None:
-        return found is not None and found[0] == 38
+        return found is not None and found[0] > KEPT_DIGITS
     if is_interval(kind):
         return True
     mode = node.get("failOnError")

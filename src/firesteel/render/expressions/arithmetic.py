@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
+from firesteel.plan.raising import KEPT_DIGITS
+from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, engine_type, is_interval, said
 from firesteel.render.expressions.texts import (
     constant,
     digits_of,
@@ -45,7 +46,7 @@ def _sum(sign: str, x: Expressions, n: Expr) -> str:
         return f"({x.text(a)} {sign} {x.text(b)})"
     if decimal_of(kind):
         return _decimal_sum(x, n, sign)
-    if kind in INTEGERS or is_days(kind) or is_months(kind):
+    if kind in INTEGERS or is_interval(kind):
         return in_wider(kind, lambda wide: f"CAST({x.text(a)} AS {wide}) {sign} CAST({x.text(b)} AS {wide})")
     raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
 
@@ -183,15 +184,11 @@ def _absolute(x: Expressions, n: Expr) -> str:
     return _unless_rounded(x.text(n["child"]), n["child"].type, "abs({})")
 
 
-_KEPT = 34
-"""Digits that Scala keeps of a decimal whose sign it changes."""
-
-
 def _unless_rounded(text: str, kind: Any, changed: str) -> str:
     found = decimal_of(kind)
-    if not found or found[0] <= _KEPT:
+    if not found or found[0] <= KEPT_DIGITS:
         return changed.format(text)
-    least = f"CAST('{Decimal(1).scaleb(_KEPT - found[1]):f}' AS {engine_type(kind)})"
+    least = f"CAST('{Decimal(1).scaleb(KEPT_DIGITS - found[1]):f}' AS {engine_type(kind)})"
     other = left_to_spark("a decimal that is rounded", kind)
     return once(text, lambda t: f"(CASE WHEN abs({t}) >= {least} THEN {other} ELSE {changed.format(t)} END)")
 
@@ -200,7 +197,7 @@ def _negative(x: Expressions, n: Expr) -> str:
     kind = n["child"].type
     if kind in FLOATS or decimal_of(kind):
         return _unless_rounded(x.text(n["child"]), kind, "(-{})")
-    if kind in INTEGERS or is_days(kind) or is_months(kind):
+    if kind in INTEGERS or is_interval(kind):
         return in_wider(kind, lambda wide: f"-CAST({x.text(n['child'])} AS {wide})")
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
 
