@@ -1,7 +1,7 @@
 """Spark's hashes of rows, over Arrow arrays: ``hash`` (Murmur3 of 32 bits), ``xxhash64`` and ``crc32``, as functions of the engine, too.
 
 The hash of a row begins with 42. Each column's hash is the seed of the next one's, and a null leaves it as it is. The elements of an array
-and the fields of a struct are hashed one after another. Murmur3 mixes in the bytes behind the last whole word one by one, each with its
+and the fields of a struct are hashed one after another. Murmur3 mixes in the bytes after the last whole word one by one, each with its
 sign, as in Spark and nowhere else; Spark's exchanges and bucketed tables go by it.
 """
 
@@ -54,7 +54,7 @@ def hashed_as(type_: pa.DataType) -> pa.DataType | None:  # noqa: PLR0911 - one 
 
 
 def spark_hash(columns: Sequence[pa.Array], rows: int) -> NDArray[np.int32]:
-    """Of each row the hash of its columns' values. Of types for which ``hashed_as`` is None it is not defined."""
+    """Of each row the hash of its columns' values. It is undefined for types of which ``hashed_as`` is None."""
     return _of_rows(_MURMUR3, columns, rows).view(np.int32)
 
 
@@ -231,7 +231,7 @@ def _in_order(values: Words, order: NDArray[np.int64]) -> Words:
 
 
 def _any_word(data: NDArray[np.uint8], kind: type[np.unsignedinteger[Any]]) -> Words:
-    """The word that begins at each byte; behind the last byte come zeros."""
+    """The word that begins at each byte. Zeros fill the words at the end."""
     size = np.dtype(kind).itemsize
     return np.ndarray(len(data) + 1, kind, np.append(data, np.zeros(size, np.uint8)), strides=(1,))
 

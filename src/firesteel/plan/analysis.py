@@ -466,10 +466,14 @@ def _case(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     return Expr("CaseWhen", {"branches": branches, "elseValue": values[-1] if other else None}, values[0].type)
 
 
+def _check_number(node: Expr, given: list[Expr], least: int) -> None:
+    if len(given) < least:
+        raise UsageError(f"{node['name']}() wants at least {'one column' if least == 1 else 'two columns'}.")
+
+
 def _of_all(cls: str, least: int, *, texts: bool) -> _Rule:
     def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
-        if len(given) < least:
-            raise UsageError(f"{node['name']}() wants at least {'one column' if least == 1 else 'two columns'}.")
+        _check_number(node, given, least)
         values = x.alike(given, node, texts=texts)
         return Expr(cls, {"children": values}, values[0].type)
 
@@ -478,8 +482,7 @@ def _of_all(cls: str, least: int, *, texts: bool) -> _Rule:
 
 def _hash(cls: str, kind: str) -> _Rule:
     def rule(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
-        if not given:
-            raise UsageError(f"{node['name']}() wants at least one column.")
+        _check_number(node, given, 1)
         return Expr(cls, {"children": given, "seed": 42}, kind)
 
     return rule

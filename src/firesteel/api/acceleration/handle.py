@@ -205,7 +205,7 @@ def _quantiles(
     probabilities: Any,
     relativeError: Any,  # noqa: N803 - PySpark's name
 ) -> Any:
-    """Exact ones. What is wrong with the arguments Spark says."""
+    """Exact quantiles. Spark raises the errors of wrong arguments."""
     if relativeError != 0:
         active.leave("approxQuantile", "approxQuantile with an error above 0 is Spark's own")
         return SPARKS

@@ -94,7 +94,7 @@ _CODES = (
 
 
 def _decoded(x: Expressions, arguments: list[Expr]) -> str:
-    """``+`` is a blank. A code that is none is null where that is no error."""
+    """``+`` is a blank. A wrong code gives null in the function that raises no error."""
     other = left_to_spark("a code of another form", "string")
     wrong = "(?is)%(?:.?\\z|[0-9a-f]?[g-z])"
 

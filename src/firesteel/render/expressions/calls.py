@@ -52,7 +52,7 @@ _PARTS = {
 
 
 def _part_of_url(x: Expressions, evaluator: Expr, arguments: list[Expr]) -> str:
-    """Of addresses in a plain form; null where the part's name is none."""
+    """Of addresses in a plain form; null for an unknown part."""
     strings(*arguments)
     named, *keys = arguments[1:]
     names = [str(named["value"])] if named.cls == "Literal" else ["QUERY"] if keys else list(_PARTS)

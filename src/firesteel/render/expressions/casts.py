@@ -16,10 +16,19 @@ from firesteel.plan.types import (
     element_of,
     engine_type,
     fields_of,
+    is_interval,
     is_text,
     said,
 )
-from firesteel.render.expressions.texts import digits_of, java_number, left_to_spark, once, shared, struct_text
+from firesteel.render.expressions.texts import (
+    digits_of,
+    exact_text,
+    java_number,
+    left_to_spark,
+    once,
+    shared,
+    struct_text,
+)
 from firesteel.render.expressions.times import intervals
 from firesteel.render.expressions.times.dates import between_years
 from firesteel.render.expressions.times.timestamps import shown
@@ -39,8 +48,8 @@ def _cast(x: Expressions, n: Expr) -> str:
     text = x.text(child)
     if kind == to:
         return text
-    is_interval = kind.startswith("interval ") or to.startswith("interval ")
-    found = intervals.cast(text, kind, to) if is_interval else _TO[_family(to)](text, n)
+    by_interval = is_interval(kind) or is_interval(to)
+    found = intervals.cast(text, kind, to) if by_interval else _TO[_family(to)](text, n)
     if found is None:
         raise Unsupported(f"a cast of {said(kind)} to {said(to)} is not taken over")
     return found
@@ -119,16 +128,14 @@ def _to_boolean(text: str, n: Expr) -> str | None:
 def _to_text(text: str, n: Expr) -> str | None:  # noqa: PLR0911 - one for each family
     kind = checked(n["child"].type)
     found = decimal_of(kind)
-    zero = bool(found) and found[0] == found[1]  # the engine leaves it out
-    plain = "replace(CAST({0} AS VARCHAR), '.', '0.')" if zero else "CAST({0} AS VARCHAR)"
     if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):
-        return plain.format(text)
+        return exact_text(text, kind)
     if found and eval_mode(n) == "ANSI":
-        return plain.format(text)
+        return exact_text(text, kind)
     if found:  # Java writes small ones with an exponent
         other = left_to_spark("a number with an exponent", "string")
         small = f"abs({{0}}) < CAST('0.000001' AS {engine_type(kind)})"
-        return once(text, lambda t: f"(CASE WHEN {small.format(t)} THEN {other} ELSE {plain.format(t)} END)")
+        return once(text, lambda t: f"(CASE WHEN {small.format(t)} THEN {other} ELSE {exact_text(t, kind)} END)")
     if kind == "date":
         return between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
     if kind in ("timestamp", "timestamp_ntz"):
@@ -148,13 +155,13 @@ def _to_date(text: str, n: Expr) -> str | None:
         return f"CAST({shown(text, n['child'], n['timeZoneId'])} AS DATE)"
     if not is_text(n["child"].type):
         return None
-    day = "regexp_extract({0}, '^[0-9-]+')"  # whatever follows
-    return once(
-        text,
-        lambda t: (
-            f"(CASE WHEN regexp_full_match({t}, '(?s){_DATE}[ T].*') THEN CAST({day.format(t)} AS DATE) ELSE {_of_text(t, n, _DATE)} END)"
-        ),
-    )
+
+    def of(t: str) -> str:
+        """Whatever follows the day."""
+        day = f"CAST(regexp_extract({t}, '^[0-9-]+') AS DATE)"
+        return f"(CASE WHEN regexp_full_match({t}, '(?s){_DATE}[ T].*') THEN {day} ELSE {_of_text(t, n, _DATE)} END)"
+
+    return once(text, of)
 
 
 def _to_local(text: str, n: Expr) -> str | None:

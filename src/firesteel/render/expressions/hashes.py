@@ -12,9 +12,10 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from firesteel.engine.hashes import RANKS, SEED
+from firesteel.plan.coercion import array_of
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import element_of, engine_type, fields_of, is_days, is_months, said
+from firesteel.plan.types import element_of, engine_type, fields_of, said
 from firesteel.render.expressions.texts import left_to_spark, once
 
 if TYPE_CHECKING:
@@ -29,14 +30,9 @@ def _hash(function: str, x: Expressions, n: Expr) -> str:
 
 def _typed(x: Expressions, node: Expr) -> str:
     """A value in exactly its type, by which it is hashed."""
-    kind = node.type
-    if is_days(kind) or is_months(kind):
-        name = "BIGINT" if is_days(kind) else "INTEGER"
-    elif _is_hashed(kind):
-        name = engine_type(kind)
-    else:
-        raise Unsupported(f"a hash of {said(kind)} is not taken over")
-    return f"CAST({x.text(node)} AS {name})"
+    if not _is_hashed(node.type):
+        raise Unsupported(f"a hash of {said(node.type)} is not taken over")
+    return f"CAST({x.text(node)} AS {engine_type(node.type)})"
 
 
 def _is_hashed(kind: Any) -> bool:
@@ -59,7 +55,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
 
 # --- different values -------------------------------------------------------------------------------------------------
 
-CODES = {"type": "array", "elementType": "integer", "containsNull": True}
+CODES = array_of("integer")
 _FINEST = 18
 """Bits of a register's number at most: a group has up to 64 codes a register."""
 _EXACT = 31
@@ -111,14 +107,14 @@ _NEIGHBOURS = 6
 
 
 def _bias(function: Expr, estimate: str) -> str:
-    """The mean bias of the nearest of Spark's measured estimates: it changes at the middle between the first of them and the one behind them."""
+    """The mean bias of the nearest of Spark's measured estimates: it changes at the middle between the first of them and the one after them."""
     ends, means = steps(function["estimates"], function["biases"])
     behind = f"list_filter(CAST('{ends}' AS DOUBLE[]), lambda last: {estimate} > last)"
     return f"CAST('{means}' AS DOUBLE[])[len({behind}) + 1]"
 
 
 def steps(known: list[float], biases: list[float]) -> tuple[list[float], list[float]]:
-    """The estimates behind which another bias begins, and all biases. Only five estimates are nearest to what is larger than all."""
+    """The estimates after which another bias begins, and all biases. Only five estimates are nearest to what is larger than all."""
     k = _NEIGHBOURS
     ends = [min((known[i] + known[i + k]) / 2, known[i + k - 1]) for i in range(len(known) - k)]
     parts = [biases[i : i + k] for i in range(len(ends) + 2)]

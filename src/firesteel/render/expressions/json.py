@@ -8,10 +8,19 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from firesteel.plan.coercion import array_of
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import INTEGERS, decimal_of, element_of, engine_type, fields_of, said
 from firesteel.render.expressions.strings import strings
-from firesteel.render.expressions.texts import constant, java_number, left_to_spark, literal, once, struct_text
+from firesteel.render.expressions.texts import (
+    constant,
+    exact_text,
+    java_number,
+    left_to_spark,
+    literal,
+    once,
+    struct_text,
+)
 from firesteel.render.expressions.times.dates import between_years
 
 if TYPE_CHECKING:
@@ -127,8 +136,7 @@ def length(text: str) -> str:
 
 def keys(text: str) -> str:
     """Of an object; null of anything else."""
-    kind = {"type": "array", "elementType": "string", "containsNull": True}
-    return _read(text, lambda t: f"CASE json_type({t}) WHEN 'OBJECT' THEN json_keys({t}) END", kind)
+    return _read(text, lambda t: f"CASE json_type({t}) WHEN 'OBJECT' THEN json_keys({t}) END", array_of("string"))
 
 
 # --- values of a schema ---------------------------------------------------------------------------------------------------
@@ -227,8 +235,8 @@ def _json_of(text: str, kind: Any) -> str:
             text,
             lambda t: f"(CASE WHEN regexp_matches({t}, '{odd}') THEN {other} ELSE CAST(to_json({t}) AS VARCHAR) END)",
         )
-    if kind in INTEGERS or kind == "boolean" or (found and found[1] <= 6 and found[1] < found[0]):
-        return f"CAST({text} AS VARCHAR)"
+    if kind in INTEGERS or kind == "boolean" or (found and found[1] <= 6):
+        return exact_text(text, kind)
     if kind == "double":
         return once(
             java_number(text, kind),

@@ -36,7 +36,7 @@ def _of_some(part: str) -> str:
 _GROUP = rf"\((?:\?:)?{_of_some(_ATOM)}(?:\|{_of_some(_ATOM)})*\)"
 _PLACED = rf"\^?{_of_some(f'(?:{_ATOM}|{_GROUP})')}\$?"
 PLAIN = rf"{_PLACED}(?:\|{_PLACED})*"
-"""What both surely read alike, on one line of ASCII: letters, classes, groups in no others, times, choices."""
+"""Patterns that Java and the engine read alike on one line of ASCII: letters, classes, groups without groups inside, repetitions, choices."""
 _ONE_LINE = r"[\t -~]*"
 
 
@@ -324,7 +324,7 @@ def _without_groups(text: str) -> str:
 
 
 def _place(x: Expressions, n: Expr) -> str:
-    """From 1 on, 0 where there is none. The group's number does not matter. Java counts letters beyond 16 bits twice."""
+    """The place of the first match, from 1; 0 without a match. Spark ignores the group. Java counts letters beyond 16 bits twice."""
     strings(n["subject"], n["regexp"])
     regex = replace(regex_of(x, n["regexp"]), on_ascii=True)
 

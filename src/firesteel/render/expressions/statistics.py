@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from firesteel.plan.coercion import array_of
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
 from firesteel.plan.types import (
@@ -56,7 +57,7 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
     if function.cls in ("First", "Last"):
         return only_value(function, x, where)[1]
     if function.cls == "HyperLogLogPlusPlus":
-        return ((_codes(function, x, where), hashes.CODES),), hashes.estimate(function, f"list_distinct({_JOINED})")
+        return ((_codes(function, x, where), hashes.CODES),), hashes.estimate(function, _JOINED_SETS)
     if function.cls == "PivotFirst" and not where:
         kind, values = carried(function.type), _pivoted(x, function)
         final = ", ".join(f"any_value({{0}}[{i + 1}])" for i in range(len(values)))
@@ -139,8 +140,7 @@ def _sorted(function: Expr, text: str, where: str) -> str:
     """The values, without nulls."""
     values = f"list({text}) FILTER (WHERE {and_known(text, where)})"
     if function["child"].type in FLOATS:
-        kind = {"type": "array", "elementType": function["child"].type, "containsNull": True}
-        other = left_to_spark("zeros of two signs", kind)
+        other = left_to_spark("zeros of two signs", array_of(function["child"].type))
         values = f"CASE WHEN bool_or({text} = 0 AND signbit({text})) THEN {other} ELSE {values} END"
     return f"list_sort({values})"
 
@@ -247,16 +247,20 @@ def collected(function: Expr, x: Expressions, where: str, distinct: bool, over: 
     if distinct and kind in FLOATS:
         raise Unsupported(f"{said_function(function)} of {said(kind)} is not taken over")
     text = x.text(child)
-    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {and_known(text, where)}) {over}"
-    return f"coalesce({column}, [])", f"list_distinct({_JOINED})" if distinct else _JOINED
+    column = _list(f"DISTINCT {text}" if distinct else text, and_known(text, where), over)
+    return column, _JOINED_SETS if distinct else _JOINED
+
+
+def _list(values: str, known: str, over: str) -> str:
+    return f"coalesce(list({values}) FILTER (WHERE {known}) {over}, [])"
 
 
 _JOINED = "coalesce(flatten(list({0})), [])"
+_JOINED_SETS = f"list_distinct({_JOINED})"
 
 
 def _codes(function: Expr, x: Expressions, where: str, over: str = "") -> str:
-    known = and_known(x.text(function["child"]), where)
-    return f"coalesce(list(DISTINCT {hashes.codes(x, function)}) FILTER (WHERE {known}) {over}, [])"
+    return _list(f"DISTINCT {hashes.codes(x, function)}", and_known(x.text(function["child"]), where), over)
 
 
 def listed(node: Expr, x: Expressions, where: str) -> str:

@@ -234,7 +234,7 @@ _FAR = 1_000_000_000
 
 
 def _up_to(x: Expressions, n: Expr) -> str:
-    """The parts before a separator's n-th place, or behind it, from the end. Java also finds places that overlap."""
+    """The parts before a separator's n-th place, or after it, from the end. Java also finds places that overlap."""
     strings(n["strExpr"], by := n["delimExpr"])
     known = by["value"] if by.cls == "Literal" else None
     if known and any(known[:i] == known[-i:] for i in range(1, len(known))):
@@ -354,7 +354,7 @@ def _character(node: Expr | None) -> str | None:
 
 
 def _in_base(x: Expressions, n: Expr) -> str:
-    """The digits of a number in another base. What is no number of up to 63 bits is left to Spark."""
+    """The digits of a number in another base. Spark computes texts that are not numbers of up to 63 bits."""
     strings(n["numExpr"])
     base, to = (int(constant(n[name], "a base")) for name in ("fromBaseExpr", "toBaseExpr"))
     if not (2 <= base <= 36 and 2 <= to <= 36):

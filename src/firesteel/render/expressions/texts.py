@@ -76,7 +76,7 @@ def in_wider(kind: Any, text: Callable[[str], str]) -> str:
     ``kind``: of the result; an interval is its months or microseconds. ``text``: by the name of the wider type.
     """
     if kind in ("byte", "short", "integer") or is_months(kind):
-        return f"CAST({text('BIGINT')} AS {'INTEGER' if is_months(kind) else engine_type(kind)})"
+        return f"CAST({text('BIGINT')} AS {engine_type(kind)})"
     return f"CAST({text('HUGEINT')} AS BIGINT)"
 
 
@@ -106,6 +106,12 @@ def scaled(integer: str, precision: int, scale: int) -> str:
     if scale == 0:
         return whole
     return f"CAST({whole} * CAST('0.{'1':0>{scale}}' AS DECIMAL({scale},{scale})) AS DECIMAL({precision},{scale}))"
+
+
+def exact_text(text: str, kind: Any) -> str:
+    """Of a decimal, an integer, a boolean or a text. The engine leaves a decimal's zero out where its type has no digit before the point."""
+    found, shown = decimal_of(kind), f"CAST({text} AS VARCHAR)"
+    return f"replace({shown}, '.', '0.')" if found and found[0] == found[1] else shown
 
 
 def digits_of(double: str, scale: int) -> str:
@@ -152,8 +158,6 @@ def java_number(text: str, kind: str) -> str:
 
 def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
     """A constant's text. ``value``: as the reader writes it."""
-    if is_interval(kind):
-        return f"CAST({'NULL' if value is None else int(value)} AS {'INTEGER' if is_months(kind) else 'BIGINT'})"
     name = engine_type(kind)
     if value is None:
         return f"CAST(NULL AS {name})"
@@ -171,7 +175,7 @@ def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
         return f"make_timestamp({int(value)})"
     if kind == "timestamp":
         return f"make_timestamptz({int(value)})"
-    if kind in FLOATS or kind in INTEGERS or decimal_of(kind) or arrows(kind) is not None:
+    if kind in FLOATS or kind in INTEGERS or is_interval(kind) or decimal_of(kind) or arrows(kind) is not None:
         return f"CAST('{value}' AS {name})"
     if isinstance(kind, dict):
         return f"CAST({_nested(value, kind)} AS {name})"

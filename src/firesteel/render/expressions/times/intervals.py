@@ -80,11 +80,11 @@ def cast(text: str, kind: str, to: str) -> str | None:
         return text
     if to == "string":
         return once(f"CAST({text} AS HUGEINT)", lambda each: _shown(each, kind))
-    per = UNITS.get(kind.rsplit(maxsplit=1)[-1])
+    per = _UNITS.get(kind.rsplit(maxsplit=1)[-1])
     return f"({text} // {per})" if is_days(kind) and to == "long" and per else None
 
 
-UNITS = {"day": DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+_UNITS = {"day": DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
 """In microseconds."""
 
 
@@ -97,14 +97,14 @@ def _shown(each: str, kind: str) -> str:
         parts = {"year": f"{rest} // 12", "month": f"CAST({rest} AS VARCHAR)"}.get(fields, both)
     else:
         first, _, last = fields.partition(" to ")
-        units = list(UNITS)
+        units = list(_UNITS)
         texts: list[str] = []
         for unit in units[units.index(first) : units.index(last or first) + 1]:
-            number = f"({rest} // {UNITS[unit]})"
+            number = f"({rest} // {_UNITS[unit]})"
             mark = "" if unit == first else " " if unit == "hour" else ":"
             zero = "" if unit == "day" else f"CASE WHEN {number} < 10 THEN '0' ELSE '' END || "
             texts.append(f"'{mark}' || {zero}{number}")
-            rest = f"abs({each}) % {UNITS[unit]}"
+            rest = f"abs({each}) % {_UNITS[unit]}"
         if fields.endswith("second"):
             texts.append(
                 f"CASE WHEN {rest} > 0 THEN rtrim('.' || lpad(CAST({rest} AS VARCHAR), 6, '0'), '0') ELSE '' END"
