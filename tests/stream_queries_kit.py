@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -23,6 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from oracle import duck
 from stream_sources_kit import register_sources, write_file
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
@@ -112,11 +112,11 @@ def _stamp(seconds: float) -> str:
 
 def answer(query: Query) -> list[tuple[Any, ...]]:
     """DuckDB's, in order. Times are seconds since BEGIN."""
-    with duckdb.connect() as db:
+    with duck() as db:
         db.register("rows", pa.Table.from_pylist(ROWS))
         db.register("clicks", pa.Table.from_pylist(CLICKS))
-        db.execute(f"CREATE VIEW log AS SELECT range AS value FROM range({LOG_ROWS})")
-        db.execute(f"CREATE VIEW good AS SELECT * FROM rows WHERE NOT late AND file < {FILES - 1}")
+        db.execute(f"CREATE TEMP VIEW log AS SELECT range AS value FROM range({LOG_ROWS})")
+        db.execute(f"CREATE TEMP VIEW good AS SELECT * FROM rows WHERE NOT late AND file < {FILES - 1}")
         return sorted(db.execute(query.sql).fetchall(), key=str)
 
 

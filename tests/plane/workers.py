@@ -17,7 +17,7 @@ DRIVERS = ("firesteel.api.environment", "firesteel.spark.driver.runtime")
 """What scripts and modules of tests import, which workers do as well."""
 _context: Any = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    [*PRELOADED, *DRIVERS, "pandas", "pyspark.taskcontext", *sys.modules.keys() & {"pytest"}]
+    [*PRELOADED, *DRIVERS, "duckdb", "pandas", "pyspark.taskcontext", *sys.modules.keys() & {"pytest"}]
 )
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -17,6 +16,7 @@ from firesteel import DataStream, ExecutionEnvironment
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
 from graph_kit import run_local
+from oracle import duck
 
 _DAY = dt.datetime(2021, 3, 4, 5, 6, 7)
 VALUES = {
@@ -78,9 +78,9 @@ def test_joins(pair, how):
     joined = env.from_arrow(left_rows).key_by("k").join(env.from_arrow(right_rows).key_by("k"), how)
     wanted = {"semi": "l.k, a", "anti": "l.k, a"}.get(how, "coalesce(l.k, r.k) AS k, a, b")
     query = f"SELECT {wanted} FROM l {WHERE[how]} r ON l.k = r.k"
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE l AS FROM left_rows")  # filters pushed into Arrow lose NaN and -0.0
-        connection.execute("CREATE TABLE r AS FROM right_rows")
+    with duck() as connection:
+        connection.execute("CREATE TEMP TABLE l AS FROM left_rows")  # filters pushed into Arrow lose NaN and -0.0
+        connection.execute("CREATE TEMP TABLE r AS FROM right_rows")
         expected = connection.sql(query).to_arrow_table()
     assert run(joined) == rows(expected)
 
@@ -94,7 +94,7 @@ def test_aggregates(kind):
     sql = {"count_distinct": "count(DISTINCT k)", "mean": "avg(k::DOUBLE)"}
     chosen = ", ".join(sql.get(f, f"{f}(k)") for f in functions)
     stream = ExecutionEnvironment().from_arrow(values)
-    with duckdb.connect() as connection:
+    with duck() as connection:
         connection.register("t", values)
         grouped = connection.sql(f"SELECT g, {chosen} FROM t GROUP BY g").to_arrow_table()
         by_key = connection.sql("SELECT k, count(*), sum(g) FROM t GROUP BY k").to_arrow_table()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,6 +26,7 @@ from firesteel.task.program import (
 )
 from firesteel.task.runner import run_task
 from operators_support import context
+from oracle import duck
 
 TOKEN = 77
 
@@ -95,7 +95,7 @@ def table(producer, rows, seed=0):
 def oracle(tables, order):
     everything = pa.concat_tables(tables)
     by = ", ".join(f"{c.name} {'ASC NULLS FIRST' if c.ascending else 'DESC NULLS LAST'}" for c in order.columns)
-    with duckdb.connect() as connection:
+    with duck() as connection:
         connection.register("t", everything)
         return connection.execute(f"SELECT producer, row FROM t ORDER BY {by}, producer, row").fetchall()
 
