@@ -6,9 +6,11 @@ import ast
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from xml.dom import minidom
 
@@ -17,6 +19,7 @@ from benchmarks.profile import accounts, flame, parts
 from benchmarks.profile.accounts import Account, Sample
 from benchmarks.profile.main import Profile, table
 from benchmarks.profile.processes import Process, Watch
+from benchmarks.profile.sampler import UNINTERRUPTED_SECONDS, Sampler, thread_clock
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "src" / "firesteel"
@@ -69,6 +72,7 @@ def test_samples_add_up_to_what_the_process_has_used(burnt):
     )  # the samples end a little before, or behind, where a busy machine delays either
 
 
+@pytest.mark.parametrize("burnt", ["worker"], indirect=True)
 def test_samples_are_of_the_function_that_computes_and_waiting_weighs_nothing(burnt):
     _, samples = burnt
     seconds: Counter[str] = Counter()
@@ -76,6 +80,36 @@ def test_samples_are_of_the_function_that_computes_and_waiting_weighs_nothing(bu
         seconds[sample.stack[-1][1]] += sample.used / 1e9
     assert seconds["plain"] == pytest.approx(0.3, abs=0.12)
     assert seconds["in_c"] == pytest.approx(0.15, abs=0.1)
+
+
+def test_a_thread_weighs_what_it_has_used_and_one_that_waits_nothing(tmp_path):
+    """The samples of a driver, taken by hand: when a busy machine would take them decides nothing."""
+    over, sampler = threading.Event(), Sampler(tmp_path, "driver")
+
+    def computes():
+        while not over.is_set():
+            sum(range(100))
+
+    threads = [threading.Thread(target=over.wait, name="waits"), threading.Thread(target=computes, name="computes")]
+    for thread in threads:
+        thread.start()
+    used = partial(time.clock_gettime_ns, thread_clock(threads[1].native_id))
+    for _ in range(2):
+        enough = used() + 20_000_000
+        while used() < enough:
+            time.sleep(0.001)
+        least, interval = used(), sys.getswitchinterval()
+        sys.setswitchinterval(UNINTERRUPTED_SECONDS)
+        sampler.write(sampler.lines())
+        sys.setswitchinterval(interval)
+        most = used()
+    over.set()
+    for thread in threads:
+        thread.join()
+    ((_, samples),) = accounts.read(tmp_path).values()
+    seen = {name: sum(s.used for s in samples if s.stack[0][1] == name) for name in ("waits", "computes")}
+    assert least <= seen["computes"] <= most
+    assert seen["waits"] < 5_000_000 < seen["computes"]
 
 
 def test_samples_are_not_taken_of_taking_samples(burnt):
