@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from pyspark import SparkContext
 
 import no_script  # noqa: F401
 from firesteel import ExecutionEnvironment
@@ -43,6 +44,7 @@ def session(request):
     made = Session(slots=2)
     yield made
     made.stop()
+    assert SparkContext._gateway is None or request.config.getoption("--all"), "a job without Spark has started a JVM"
 
 
 @pytest.fixture

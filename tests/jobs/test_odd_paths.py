@@ -11,7 +11,7 @@ from odd_paths_kit import ODD, TABLE, WANTED, environment_in, rows
 FORMATS = ("parquet", "csv", "json", "arrow")
 
 
-@pytest.fixture(params=ODD)
+@pytest.fixture(params=[pytest.param(name, marks=() if name == ODD[-1] else pytest.mark.full) for name in ODD])
 def folder(request, tmp_path):
     place = tmp_path / request.param
     place.mkdir()

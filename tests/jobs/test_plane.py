@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 
@@ -12,7 +10,6 @@ import pytest
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from dying_kit import PATHS
 from plane.jobs import JobFailedError
 from plane.session import Session
 
@@ -146,20 +143,3 @@ def test_a_free_slot_goes_to_the_job_that_runs_least(context, tmp_path):
     for thread in threads:
         thread.join(600)
     assert sorted(map(len, told)) == [1, 8]
-
-
-def test_a_job_starts_no_jvm(tmp_path):
-    script = tmp_path / "job.py"
-    script.write_text(
-        "from pyspark import SparkContext\n"
-        "from firesteel import ExecutionEnvironment\n"
-        "from plane.session import Session\n"
-        "if __name__ == '__main__':\n"
-        "    env = ExecutionEnvironment(spark=Session(), options={'firesteel.progress': False})\n"
-        "    print(env.from_collection([1, 2]).count(), SparkContext._gateway, SparkContext._jvm)\n"
-    )
-    env = {**os.environ, "PYTHONPATH": PATHS}
-    ran = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stdout) == (0, "2 None None\n"), ran.stderr

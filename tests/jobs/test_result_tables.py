@@ -76,6 +76,7 @@ def test_what_a_failing_function_says_gets_into_the_journal_without_its_secrets(
         assert secret not in text, secret
 
 
+@pytest.mark.full
 def test_a_journal_costs_next_to_nothing(session, tmp_path, monkeypatch):
     """Of a job with many small subtasks: CPU seconds in the journal against the job's duration."""
     spent = []

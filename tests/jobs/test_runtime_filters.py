@@ -106,8 +106,16 @@ def test_the_same_rows_of_fewer_bytes(session, tmp_path, tables, files, how, bro
         assert told(result) == []
 
 
-@pytest.mark.parametrize("broadcast", [None, "never"], ids=["broadcast", "hash"])
-@pytest.mark.parametrize("how", KINDS)
+@pytest.mark.parametrize(
+    ("how", "broadcast"),
+    [
+        pytest.param(
+            how, broadcast, marks=() if (how in ("inner", "full", "semi")) == (broadcast is None) else pytest.mark.full
+        )
+        for how in KINDS
+        for broadcast in (None, "never")
+    ],
+)
 def test_each_member_of_a_union_is_narrowed(session, tmp_path, tables, files, how, broadcast):
     """Unions of the filtered side, one of whose members has the key under another name; a union of keys filters nothing."""
 

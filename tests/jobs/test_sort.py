@@ -86,8 +86,8 @@ def same(found, wanted):
 @pytest.mark.parametrize(
     "columns",
     [
-        [("x", True), ("row", False)],
-        [("s", False), ("row", True)],
+        pytest.param([("x", True), ("row", False)], marks=pytest.mark.full),
+        pytest.param([("s", False), ("row", True)], marks=pytest.mark.full),
         [("day", True), ("small", False), ("at", False), ("i", True), ("row", True)],
         [("flag", False), ("b", True), ("amount", False), ("s", True), ("x", False), ("row", True)],
     ],
@@ -130,7 +130,7 @@ def test_files_are_in_order(env, tmp_path):
 
 
 def test_the_first_rows_and_what_is_chained_behind(env):
-    table = mixed(20_000)
+    table = mixed(7_000)
     sort = env.from_arrow(table).sort("s", ("row", False))
     wanted = expected(table, ("s", True), ("row", False))
     for stream in (sort, sort.set_parallelism(3)):

@@ -200,7 +200,7 @@ class SpeculatingJob(RuleBasedStateMachine):
 
 class TestSpeculatingJobs(SpeculatingJob.TestCase):
     settings = settings(
-        max_examples=max(12, examples(12)),
+        max_examples=max(8, examples(12)),
         stateful_step_count=25,
         deadline=None,
         derandomize="FIRESTEEL_EXAMPLES" not in os.environ,  # the same jobs each time: they do speculate

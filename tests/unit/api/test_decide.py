@@ -307,13 +307,13 @@ def test_the_command_misses_a_file():
     assert missing.stderr.startswith("firesteel: There is no file 'missing'.")
 
 
-def test_a_thousand_requests_take_seconds():
-    numbers = np.random.default_rng(0).integers(0, 10 * MIB, (1000, 4, 16)).tolist()
+def test_many_requests_take_seconds():
+    numbers = np.random.default_rng(0).integers(0, 10 * MIB, (200, 4, 16)).tolist()
     requests = [{"inputs": [{"bytes": rows}, {"pattern": "pointwise", "bytes": rows}]} for rows in numbers]
     started = time.process_time()
     found = ask(*requests)
     assert all(answer["parallelism"] > 5 for answer in found)
-    assert time.process_time() - started < 15, "it takes 3 s of CPU"
+    assert time.process_time() - started < 3, "it takes 0.4 s of CPU"
 
 
 def test_the_python_function():

@@ -27,7 +27,11 @@ SENTENCE = (
 
 @pytest.mark.parametrize(
     ("how", "command", "code", "said"),
-    [("forget", [], 0, SENTENCE), ("raise", ["-m", "firesteel", "run"], 1, ""), ("close", [], 0, "")],
+    [
+        ("forget", [], 0, SENTENCE),
+        ("raise", ["-m", "firesteel", "run"], 1, ""),
+        pytest.param("close", [], 0, "", marks=pytest.mark.full),
+    ],
 )
 def test_a_sink_that_was_forgotten(tmp_path, how, command, code, said):
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -17,7 +17,7 @@ from firesteel.task.operators import relational
 from firesteel.task.operators.relational import DropNulls
 from operators_support import context
 
-N = 500
+N = 250
 LINEAR = 9.0
 """Between the 4 of a cost that grows with the width and the 16 of its square."""
 TRIES = 5

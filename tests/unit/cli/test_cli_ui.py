@@ -77,7 +77,7 @@ def test_without_a_folder_it_serves_the_journals_of_here(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing"], "There is no directory 'nothing'"),
+        pytest.param(["nothing"], "There is no directory 'nothing'", marks=pytest.mark.full),
         (["notes.txt"], "'notes.txt' is not a journal. Give a journal, or a directory with journals."),
         pytest.param(["--port", "99999", "."], "is not a port", marks=pytest.mark.full),
         pytest.param(["--address", "192.0.2.1", "."], "cannot be served at 192.0.2.1", marks=pytest.mark.full),

@@ -79,7 +79,11 @@ def test_a_failing_function_ends_the_script_as_its_own_error(run):
             "--rows says on how many rows --local computes. Write --local --rows N.",
             marks=pytest.mark.full,
         ),
-        (["--local", "--rows", "x", "count_numbers.py"], "--rows x is not a valid whole number."),
+        pytest.param(
+            ["--local", "--rows", "x", "count_numbers.py"],
+            "--rows x is not a valid whole number.",
+            marks=pytest.mark.full,
+        ),
         pytest.param(["--verify", "count_numbers.py"], "Write --accelerate --verify.", marks=pytest.mark.full),
         pytest.param(
             ["--local", "--accelerate", "count_numbers.py"],

@@ -63,7 +63,7 @@ KINDS = ("uniform", "zipf", "one heavy key", "sorted", "all equal")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("split", [True, False], ids=["split", "whole"])
 def test_ranges_are_even_but_for_what_cannot_be_parted(kind, split):
-    producers, rows, n = 16, 12_000, 32
+    producers, rows, n = 16, 6_000, 32
     data = [made(kind, p, rows) for p in range(producers)]
     found = [sketched(numbers, p, producers, split=split) for p, numbers in enumerate(data)]
     boundaries = merge_sketches(found, n)

@@ -322,7 +322,7 @@ def test_parts_of_a_range_cover_it_without_overlap_and_are_of_the_size_they_say(
     assert any(part.is_one_key for part in parts)
 
 
-@pytest.mark.parametrize("kind", ["numbers", "text"])
+@pytest.mark.parametrize("kind", ["numbers", pytest.param("text", marks=pytest.mark.full)])
 def test_the_writer_stays_within_its_budget(tmp_path, kind):
     rng = np.random.default_rng(1)
     rows = 300_000

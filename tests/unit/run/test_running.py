@@ -113,9 +113,9 @@ def test_rows_beyond_the_limit_end_it(engine):
 
 def test_what_does_not_fit_in_memory_is_spilled_three_times():
     engine = DriverEngine()
-    text = "SELECT n FROM (SELECT range AS n, repeat('x', 60) || range AS s FROM range(2000000)) ORDER BY s DESC LIMIT 1 OFFSET 1999990"
+    text = "SELECT n FROM (SELECT range AS n, repeat('x', 60) || range AS s FROM range(700000)) ORDER BY s DESC LIMIT 1 OFFSET 699990"
     for _ in range(3):
-        assert ran(engine, text, memory=64 << 20).num_rows == 1
+        assert ran(engine, text, memory=32 << 20).num_rows == 1
     folder = Path(engine._folder)
     assert any(path.is_dir() for path in folder.iterdir())
     engine.forget()

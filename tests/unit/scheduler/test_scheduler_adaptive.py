@@ -110,7 +110,7 @@ def test_sizes_of_what_nobody_consumes_are_not_kept_row_by_row():
 
 
 def test_single_consumers_are_gathered_into_few_deployments():
-    n = 200
+    n = 100
     builder = GraphBuilder()
     builder.source([1] * n, parallelism=n)
     builder.step((0, FORWARD))
@@ -272,8 +272,8 @@ def test_an_empty_job_is_finished_at_once():
 
 
 def test_subtasks_of_a_vertex_are_deployed_by_one_command():
-    p = plane(two_steps(HASH, splits=500, parallelism=300)).start().run()
-    assert [(d.vertex, len(d.subtasks)) for d in p.deploys] == [(0, 500), (1, 300)]
+    p = plane(two_steps(HASH, splits=150, parallelism=90)).start().run()
+    assert [(d.vertex, len(d.subtasks)) for d in p.deploys] == [(0, 150), (1, 90)]
 
 
 def test_a_gate_descriptor_is_built_once_per_group():

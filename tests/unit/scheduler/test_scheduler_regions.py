@@ -333,7 +333,7 @@ def touched(p):
     return sum(edge.touched for result in p.scheduler.graph.results for edge in result.consumers)
 
 
-@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize("n", [100, 400])
 @pytest.mark.parametrize("ship", [HASH, FORWARD, RESCALE, REBALANCE, BROADCAST])
 def test_a_job_touches_a_few_elements_per_subtask(ship, n):
     p = stored(ship, n=n, check=False)

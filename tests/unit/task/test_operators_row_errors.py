@@ -87,7 +87,15 @@ ACTIONS = ("skip", "null", "route")
 KINDS = ("map", "flat_map", "filter", "map_async", "map_in_arrow", "map_in_pandas")
 
 
-@pytest.mark.parametrize(("kind", "action"), [(k, a) for k in KINDS for a in ACTIONS if (k, a) != ("filter", "null")])
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        pytest.param(k, a, marks=pytest.mark.full if (k, a) == ("map_in_pandas", "null") else ())
+        for k in KINDS
+        for a in ACTIONS
+        if (k, a) != ("filter", "null")
+    ],
+)
 def test_every_row_is_done_or_failed(tmp_path, kind, action):
     draw = random.Random(f"{kind}/{action}")
     for sizes in ([0], [1], [3, 0, 250, 1], [1200]):

@@ -25,7 +25,7 @@ from firesteel.ui.views.timeline import MOST_LANES, MOST_MARKS, MOST_MOMENTS, MO
 SUMMARY = JobSummary(id="a", kind="job", name="a", status="finished", began=0.0)
 
 
-@pytest.fixture(scope="module", params=[3, 7, 11])
+@pytest.fixture(scope="module", params=[3, *(pytest.param(seed, marks=pytest.mark.full) for seed in (7, 11))])
 def simulated(request, tmp_path_factory):
     """With failures, mirrors, blocked nodes and frozen ones."""
     path = tmp_path_factory.mktemp("simulated") / "1.jsonl"

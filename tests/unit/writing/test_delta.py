@@ -157,7 +157,7 @@ OF_TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("theirs_first", [True, False])
+@pytest.mark.parametrize("theirs_first", [pytest.param(True, marks=pytest.mark.full), False])
 @pytest.mark.parametrize("name", OF_TYPES)
 def test_deltalake_finds_all_rows(table, name, theirs_first):
     """deltalake finds no row in a file that has some bounds and lacks another one. The expected rows are those that Arrow's filter leaves of

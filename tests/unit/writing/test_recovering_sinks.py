@@ -106,6 +106,10 @@ CASES = {
     "append nothing": ({"mode": "append"}, OLD, NOTHING, OLD),
     "partitions": ({"mode": "overwrite_partitions", "partition_by": "k"}, OLD, NEW, replaced(OLD, FLAT)),
 }
+QUICK = [
+    pytest.param(case, marks=() if case in ("error", "overwrite", "append", "partitions") else pytest.mark.full)
+    for case in CASES
+]
 
 
 class Driver:
@@ -156,7 +160,7 @@ def test_killed_anywhere_and_published_once(target, case):
     assert last >= 2
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUICK)
 def test_killed_anywhere_and_taken_back(target, case):
     """By the driver that went on with it, whose other sink could not be published."""
     options, old, new, _ = CASES[case]
@@ -224,7 +228,7 @@ def test_killed_before_it_published(target, case):
     assert (found(target), beside(target)) == (sorted(expected), ["out"])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUICK)
 def test_killed_after_it_published(target, case):
     options, old, new, expected = CASES[case]
     if old is not None:
@@ -336,7 +340,7 @@ def test_an_old_driver_wakes_up(target, case):
         clear(target)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", QUICK)
 def test_another_job_takes_it_back(target, case, monkeypatch):
     """The one that comes next, where nobody goes on with it. What was complete, but for the job's other sinks, stays."""
     options, old, new, expected = CASES[case]

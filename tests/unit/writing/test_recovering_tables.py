@@ -154,7 +154,7 @@ def left_over(folder):
     ("kind", "mode"),
     [
         (kind, mode)
-        if (kind, mode) in {(Delta, "append"), (Iceberg, "overwrite_partitions")}
+        if (kind, mode) in {(Delta, "append"), (Iceberg, "append")}
         else pytest.param(kind, mode, marks=pytest.mark.full)
         for kind in (Delta, Iceberg)
         for mode in MODES
