@@ -9,7 +9,8 @@ from xdist.workermanage import WorkerController
 
 
 class Lanes(LoadFileScheduling):
-    """With ``--dist loadfile`` all tests on clusters of one shape go to one worker, which makes that cluster once.
+    """With ``--dist loadfile`` all tests on clusters of one shape go to one worker, which makes that cluster once. Without ``--all`` all
+    tests on an embedded Spark go to one, too: starting another and warming it up costs more than a third of them.
 
     A run also ends after a worker has died. That of xdist 3.8 may wait for ever: it hands out again what is finished, and a
     worker begins its last test only when it is told that this is the last one (pytest-xdist issues 1327 and 1378).
@@ -17,8 +18,9 @@ class Lanes(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        own_shape = file == "tests/cluster/test_resources.py"
-        return "tests/cluster" if file.startswith("tests/cluster/") and not own_shape else file
+        if file.startswith("tests/cluster/") and file != "tests/cluster/test_resources.py":
+            return "tests/cluster"
+        return "tests/spark" if file.startswith("tests/spark/") and not self.config.getoption("--all") else file
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Returns the test that the worker died in, which is not run again."""
