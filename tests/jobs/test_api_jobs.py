@@ -273,10 +273,15 @@ def no_answer(step):
 
 
 def _filled(session, tmp_path, **options):
-    """A group-by of some 24 MiB, and the decision on it."""
-    chosen = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "journal"), **options}
+    """A group-by of some 2.4 MiB, five times what a slot is to have at least, and the decision on it."""
+    chosen = {
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+        "firesteel.decider.least-volume-per-slot": "400 kb",
+        **options,
+    }
     env = ExecutionEnvironment(spark=session, options=chosen)
-    rows = 1_500_000
+    rows = 150_000
     table = pa.table({"k": list(range(rows)), "v": [1.0] * rows})
     env.from_arrow(table).key_by("k").aggregate({"v": "sum"}).write_parquet(tmp_path / "out", mode="overwrite")
     result = env.execute("sums")
