@@ -18,7 +18,7 @@ from firesteel.scheduler.kernel.records import JobPlanned
 from join_queries_kit import SQL, Query
 from oracle import assert_same_rows, duckdb_answer
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.full]
 ALL = [Query(how, heavy) for how in SQL for heavy in (False, True)]
 STRATEGIES = ("decided", "hint", "never")
 HALF_READ = [("decided", ALL[1]), ("hint", ALL[2]), ("never", ALL[5])]
@@ -76,7 +76,6 @@ def arguments(queries, strategy, *, fails=False, hold="", slow=True):
     }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("fails", [False, True], ids=["undisturbed", "small sides fail"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_joins(session, tmp_path, strategy, fails):
@@ -98,7 +97,6 @@ def lose(cluster, session, folder, queries, strategy, slow=True):
     assert answer["failovers"]  # an executor keeps a side that it has read: only one that has not misses it
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("strategy", "query"), HALF_READ)
 def test_an_executor_dies_while_a_split_is_half_read(cluster, session, tmp_path, strategy, query):
     queries = from_first(query)
@@ -112,7 +110,6 @@ def test_an_executor_dies_while_a_split_is_half_read(cluster, session, tmp_path,
     assert lost and all(a["cause"].startswith(("The executor", "An executor")) for a in lost)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("strategy", "query"), LOST)
 def test_sides_are_lost_with_an_executor(cluster, session, tmp_path, strategy, query):
     lose(cluster, session, tmp_path, from_first(query), strategy)

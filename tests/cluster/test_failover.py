@@ -64,6 +64,7 @@ def test_files_lost_with_their_node_are_produced_again_together(cluster, session
     assert sorted(a["subtask"] for a in answer["attempts"] if a["vertex"] == 0 and a["attempt"] == 1) == list(range(6))
 
 
+@pytest.mark.full
 def test_results_outlive_the_worker_that_made_them(cluster, session, tmp_path):
     session.start("damaged", tmp_path)
     session.until(lambda: len(at(tmp_path, "read")) == 3)
@@ -119,6 +120,7 @@ def test_executors_die_in_the_middle_of_a_sort(cluster, session, tmp_path):
     assert lost == {0, 1}, "each of the two steps lost an attempt"
 
 
+@pytest.mark.full
 def test_a_pipelined_job_survives_a_killed_executor(cluster, session, tmp_path):
     session.start("pipelined", tmp_path)
     session.until(lambda: len(at(tmp_path, "step")) == 3)

@@ -53,6 +53,7 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     assert answer["left"] == []
 
 
+@pytest.mark.full
 def test_small_executions_share_standing_tasks_of_all_executors_or_are_spark_jobs_where_these_cannot_connect(
     session, tmp_path
 ):

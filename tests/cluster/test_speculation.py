@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.full]
 VICTIM = "127.0.0.4"
 
 
@@ -34,7 +34,6 @@ def mirrors(answer):
     return [a for a in answer["attempts"] if a["mirror"]]
 
 
-@pytest.mark.full
 def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(cluster, session, tmp_path):
     with hurt_once_all_work(session, tmp_path, cluster.standalone.slow, splits=9, naps=800):
         answer = session.answer()
@@ -49,7 +48,7 @@ def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(cluster, session, tmp_p
             assert "FINISHED" not in one["states"], one
 
 
-@pytest.mark.parametrize("splits", [pytest.param(3, marks=pytest.mark.full), 9])
+@pytest.mark.parametrize("splits", [3, 9])
 def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits):
     """In one wave, where only the fallback rule can help, and with work that is queued."""
     with hurt_once_all_work(session, tmp_path, cluster.standalone.freeze, splits=splits, naps=800):
@@ -84,7 +83,6 @@ def pair(session, folder, without=None):
     return sorted(now.items()) if len(now) == 2 and without not in now else None
 
 
-@pytest.mark.full
 def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(session, tmp_path):
     session.start("speculating", tmp_path, splits=5, naps=100, race=True, sink="text")
     session.until(lambda: pair(session, tmp_path))
@@ -94,7 +92,6 @@ def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(sessio
     assert sum(a["subtask"] == 0 and "FINISHED" in a["states"] for a in answer["attempts"]) == 1
 
 
-@pytest.mark.full
 def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, session, tmp_path):
     """First that of a mirror, then that of the slow original, while another attempt goes on."""
     session.start("speculating", tmp_path, splits=5, naps=100, race=True)
@@ -128,7 +125,6 @@ def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, sess
     assert told == [("another current execution can finish", {})] * 2, "nothing ran again"
 
 
-@pytest.mark.full
 def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tmp_path):
     seen = set()
 
@@ -149,7 +145,6 @@ def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tm
     assert mirrors(answer)
 
 
-@pytest.mark.full
 def test_a_step_with_side_effects_gets_no_mirror(cluster, session, tmp_path):
     gently = partial(cluster.standalone.slow, share=0.2)
     with hurt_once_all_work(session, tmp_path, gently, splits=6, naps=500, side_effects=True):

@@ -48,6 +48,7 @@ def test_a_pipeline_that_names_no_group_gets_resources_from_outside(spark, folde
     assert "core-seconds" in told and "that a worker may hold" in told
 
 
+@pytest.mark.full
 def test_a_pandas_step_has_its_own_memory(spark, folder, capsys):
     set_defaults(options={"firesteel.progress": False})
     assert run_script(EXAMPLES / "pandas_memory.py", []) == 0

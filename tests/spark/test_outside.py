@@ -47,6 +47,7 @@ def table_rows(env, database, table="t"):
     return by_key([row.asDict() for row in frame.collect()])
 
 
+@pytest.mark.full
 def test_a_database_is_written_and_read_in_parts(env, database):
     env.from_collection(ROWS, SCHEMA).filter(col("k") >= 10).write_with_spark("jdbc", **database, dbtable="t")
     env.execute("to Derby")
@@ -130,7 +131,6 @@ def test_when_the_database_refuses_rows_other_outputs_are_taken_back(env, databa
     assert table_rows(env, database) == [{"k": 99, "s": "was here"}], "numPartitions=1: one transaction"
 
 
-@pytest.mark.full
 def test_spark_formats_share_a_job_with_other_sinks(env, tmp_path):
     stream = env.from_collection(ROWS, SCHEMA).with_column("part", col("k") >= 50)
     stream.write_with_spark("orc", tmp_path / "orc", partition_by="part", compression="zlib")

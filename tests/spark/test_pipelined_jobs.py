@@ -12,6 +12,7 @@ pytestmark = pytest.mark.spark
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
 
 
+@pytest.mark.full
 def test_an_all_to_all_exchange_is_refused_by_the_command_line(tmp_path):
     (tmp_path / "job.py").write_text(
         textwrap.dedent(

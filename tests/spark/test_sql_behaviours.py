@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 D = decimal.Decimal
 TEXT = (Path(__file__).parent / "sql_behaviours" / "queries.txt").read_text(encoding="utf-8")
 SECTIONS = {part.splitlines()[0]: [line for line in part.splitlines()[1:] if line] for part in TEXT.split("\n## ")[1:]}
-SAMPLE = 35
+SAMPLE = 80
 """The quick tests run each so many-th query."""
 WHOLE = {
     "nulls": 27,

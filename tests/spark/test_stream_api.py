@@ -33,6 +33,8 @@ class Counted:
         self.rows = rows
         self.totals = {}
         self.batches = []
+        self.active = []
+        """Of each session that it was built for: is it the active one then?"""
         self.came = threading.Condition()
 
     def sink(self, frame, batch):
@@ -43,6 +45,8 @@ class Counted:
             self.came.notify_all()
 
     def __call__(self, session):
+        active = session._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession()
+        self.active.append(active.get().equals(session._jsparkSession))
         rows = session.readStream.format("rate").option("rowsPerSecond", self.rows).load()
         counted = rows.groupBy((F.col("value") % 10).alias("k")).count()
         return counted.writeStream.outputMode("update").foreachBatch(self.sink)
@@ -66,22 +70,23 @@ def test_a_stream_is_rescaled_by_its_users_word_and_goes_on_from_its_checkpoint(
         query, tmp_path / "chk", ResourceRequirements(1, 2), options=options, spark=spark
     ) as stream:
         query.wait_for(2)
-        for n in (8, 3):
+        for n in (4, 3):
             done = len(stream.history())
             stream.rescale(n)
             until(stream, lambda status, done=done: status.rescales > done)
             assert stream.status().parallelism == n
     records = stream.history()
     assert [(r.before, r.requested, r.granted, r.end, r.replayed_rows) for r in records] == [
-        (2, 8, 8, "completed", 0),
-        (8, 3, 3, "completed", 0),
+        (2, 4, 4, "completed", 0),
+        (4, 3, 3, "completed", 0),
     ]
     assert all(record.downtime and record.downtime < SECONDS for record in records)
+    assert len(query.active) == 3 and all(query.active)
     assert stream.status().state == "Finished"
     assert ": Finished" in stream._repr_html_()
     assert sorted(set(query.batches)) == sorted(query.batches)
     assert max(query.totals.values()) - min(query.totals.values()) <= 1
-    assert "2 -> 8 partitions" in stream.explain()
+    assert "2 -> 4 partitions" in stream.explain()
 
     before = sum(query.totals.values())
     again = Counted()

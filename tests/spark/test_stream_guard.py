@@ -63,20 +63,6 @@ def test_a_query_of_another_session_is_refused(spark, tmp_path, options, other):
     assert not (tmp_path / "chk/offsets").exists()
 
 
-def test_the_session_of_build_is_the_active_one_while_it_is_called(spark, tmp_path, options):
-    seen = []
-
-    def build(session):
-        active = session._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession()
-        seen.append(active.get().equals(session._jsparkSession))
-        return counted(session)
-
-    with AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark) as stream:
-        until(stream, lambda status: status.batches >= 1)
-        stream.cancel()
-    assert seen == [True]
-
-
 @pytest.mark.full
 def test_a_query_that_is_stopped_from_outside_has_failed(spark, tmp_path, options):
     stream = AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark)

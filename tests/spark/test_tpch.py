@@ -11,7 +11,7 @@ from tpch_kit import ORDERED, QUANTITY, SMALL, example
 
 pytestmark = pytest.mark.spark
 
-SHORT = ("q3", "q18")
+SHORT = ("q3",)
 """Run without ``--all``."""
 TINY = {
     "firesteel.deployment.offload-threshold": "1 b",
