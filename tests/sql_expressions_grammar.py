@@ -228,8 +228,10 @@ TIMES_OF_ZONES = {
     + ["to_unix_timestamp({string}, 'yyyy-MM-dd')", "timestampdiff(MONTH, {ntz}, {ntz})", "CAST(({ts} - {ts}) AS BIGINT)", "CAST(({date} - {date}) AS BIGINT)", "unix_timestamp({ntz})"],
     "double": ["months_between({ts}, {ts})", "months_between({date}, {date})", "months_between({ts}, {date})"],
     "dec": ["extract(second FROM {ts})", "extract(second FROM ({ts} - {ts}))", "extract(second FROM {ntz})"],
-    "bool": ["({dt} < {dt})", "({dt} = {dt})", "({dt} >= INTERVAL '1' DAY)", "({ym} > {ym})", "({ts} IN ({ts}, TIMESTAMP'2024-02-29 12:34:56.789Z'))", "({ts} BETWEEN {ts} AND {ts})", "({dt} <=> {dt})", "(({date} - {date}) > {dt})", "(({dt} * {byte}) > {dt})", "(({dt} / {int}) < {dt})", "(({ym} * {byte}) > {ym})", "(({ym} / {byte}) <= {ym})", "(make_dt_interval({byte}, {short}, {byte}, {dec}) > {dt})", "((- ({ts} - {ts})) < abs({ts} - {ts}))", "({dt} BETWEEN INTERVAL '0' HOUR AND INTERVAL '36:00' HOUR TO MINUTE)"],
+    "bool": ["({dt} < {dt})", "({dt} = {dt})", "({dt} >= INTERVAL '1' DAY)", "({ym} > {ym})", "({ts} IN ({ts}, TIMESTAMP'2024-02-29 12:34:56.789Z'))", "({ts} BETWEEN {ts} AND {ts})", "({dt} <=> {dt})", "(({date} - {date}) > {dt})", "(({dt} * {byte}) > {dt})", "(({dt} / {int}) < {dt})", "(({ym} * {byte}) > {ym})", "(({ym} / {byte}) <= {ym})", "(make_dt_interval({byte}, {short}, {byte}, {dec}) > {dt})", "((- ({ts} - {ts})) < abs({ts} - {ts}))", "({dt} BETWEEN INTERVAL '0' HOUR AND INTERVAL '36:00' HOUR TO MINUTE)", "(CAST({byte} AS INTERVAL HOUR TO SECOND) > {dt})", "(CAST({long} AS INTERVAL DAY) < {dt})", "(CAST({int} AS INTERVAL MINUTE) <= {dt})", "(CAST({int} AS INTERVAL YEAR) > {ym})", "(CAST({short} AS INTERVAL MONTH) = {ym})"],
     "string": [f"date_format({{ts}}, '{p}')" for p in ("yyyy-MM-dd HH:mm:ss", "yyyyMMdd", "yyyy-MM-dd\\'T\\'HH:mm:ss.SSS", "EEE, d MMM yyyy", "hh:mm a", "MMMM yy", "EEEE H:m:s", "DDD", "yyyy-MM-dd HH:mm:ss.SSSSSS")]
+    + [f"date_format({{ts}}, '{p}')" for p in ("G GG GGG GGGG y yyy yyyyy yyyyyy", "q qq qqq qqqq Q QQ QQQ QQQQ", "L LL LLL LLLL E EE D", "DD", "k kk K KK h", "S SS SSSS SSSSS SSSSSSS SSSSSSSS SSSSSSSSS", "VV", "X XX XXX XXXX XXXXX", "x xx xxx xxxx xxxxx", "Z ZZ ZZZ ZZZZ ZZZZZ", "O OOOO", "[yyyy][-MM]|%é", "\'it\'\'s [G]\' \'\'", "")]
+    + ["from_unixtime({int}, 'yyyy G K XXX')"]
     + ["CAST({dt} AS STRING)", "CAST({ym} AS STRING)", "date_format({date}, 'yyyy/MM/dd')", "from_unixtime({long})", "from_unixtime({long}, 'yyyy-MM-dd')", "monthname({date})", "dayname({date})"]
     + ["from_unixtime(CAST({int} AS BIGINT) * 3600)"],
     "date": ["to_date({string})", "to_date({string}, 'yyyy-MM-dd')", "to_date({string}, 'yyyyMMdd')", "to_date({ts})", "date({ts})"]
@@ -246,8 +248,28 @@ TIMES_OF_ZONES = {
     "dt": ["({ts} - {ts})", "({ntz} - {ntz})", "({date} - {date})", "({dt} + {dt})", "({dt} - {dt})", "(- {dt})", "abs({dt})", "({dt} * {byte})", "({dt} / {int})", "make_dt_interval({int}, {byte}, {short}, {dec})"],
     "ym": ["({ym} + {ym})", "(- {ym})", "({ym} * {byte})", "({ym} / {int})", "make_ym_interval({byte}, {short})"],
 }  # fmt: skip
+_OF_SPARK_2 = (
+    "G GGGG y yy yyy yyyyy",
+    "M MM MMM MMMM MMMMM",
+    "L LLL LLLL",
+    "E EEE EEEE u uu F",
+    "d ddd D DDDD",
+    "H HHH h hh k kk K KK",
+    "m mmm s sss S SS SSSSS",
+    "a aa",
+    "X XX XXX",
+    "Z ZZZ",
+    "[yyyy-MM-dd] {}#%é",
+    "'it''s' ''",
+    "",
+)
+TIMES_OF_SPARK_2 = {
+    "string": [f"date_format({{ts}}, '{p}')" for p in _OF_SPARK_2] + [f"from_unixtime({{int}}, '{p}')" for p in ("yyyy-MM-dd HH:mm:ss", "yyyy.M u XX")] + ["CAST({ts} AS STRING)"],
+    "date": ["CAST({string} AS DATE)", "date_add({date}, 3)", "to_date({ts})"],
+    "ts": ["CAST({string} AS TIMESTAMP)", "date_trunc('DAY', {ts})"],
+}  # fmt: skip
 OTHERS = {
-    "string": ["get_json_object({string}, '$.a')", "to_json(named_struct('a', {int}, 'b', {string}, 'c', {double}, 'd', {date}))", "from_json({string}, 'a STRING').a", "soundex({string})", "mask({string})", "({string} COLLATE UTF8_BINARY)", "mask({string}, 'Q', NULL, 'd', 'a')", "elt({byte}, {string}, {string})", "url_encode({string})", "format_number({double}, 2)", "format_number({long}, 1)", "format_string('%s: %d %%', {string}, {int})", "date_format({ts}, if({bool}, 'yyyy', 'dd/MM/yyyy'))", "element_at(str_to_map({string}, ',', '-'), 'a')", "parse_url('https://a.b/' || {string}, 'PATH')", "parse_url('https://a.b/?q=' || {string}, 'QUERY', 'q')"] + ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
+    "string": ["get_json_object({string}, '$.a')", "to_json(named_struct('a', {int}, 'b', {string}, 'c', {double}, 'd', {date}))", "from_json({string}, 'a STRING').a", "soundex({string})", "mask({string})", "({string} COLLATE UTF8_BINARY)", "mask({string}, 'Q', NULL, 'd', 'a')", "mask({string}, NULL, NULL, NULL, NULL)", "decode({binary}, 'US-ASCII')", "decode({binary}, if({bool}, 'Utf-8', 'ISO-8859-1'))", "elt({byte}, {string}, {string})", "url_encode({string})", "format_number({double}, 2)", "format_number({long}, 1)", "format_string('%s: %d %%', {string}, {int})", "date_format({ts}, if({bool}, 'yyyy', 'dd/MM/yyyy'))", "element_at(str_to_map({string}, ',', '-'), 'a')", "parse_url('https://a.b/' || {string}, 'PATH')", "parse_url('https://a.b/?q=' || {string}, 'QUERY', 'q')"] + ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
     + ["translate({string}, 'ab-', 'x')", "initcap({string})", "reverse({string})", "chr({int})", "char({byte})", "right({string}, {int})", "left({string}, {int})", "substr({string}, -3)", "substr({string}, {byte})", "substring({string}, -4, 2)"]
     + ["overlay({string} PLACING {string} FROM 2 FOR 1)", "overlay({string} PLACING 'é' FROM 3)", "base64({binary})", "base64(CAST({string} AS BINARY))", "hex({string})", "hex({binary})", "hex({int})", "bin({long})", "bin({int})", "md5({string})", "sha1({string})", "sha2({string}, 256)", "sha({binary})", "decode({binary}, 'UTF-8')", "CAST({binary} AS STRING)", "CAST(CAST({string} AS BINARY) AS STRING)"]
     + ["btrim({string})", "trim(BOTH 'ab ' FROM {string})", "trim(LEADING '0' FROM {string})", "rtrim('%_', {string})", "space({byte})", "nvl({string}, 'x')"]
@@ -265,8 +287,8 @@ OTHERS = {
     "float": ["CAST({ts} AS FLOAT)", "try_cast({string} AS FLOAT)"],
     "ts": ["CAST({double} AS TIMESTAMP)", "CAST({byte} AS TIMESTAMP)", "try_cast({string} AS TIMESTAMP)", "CAST({bool} AS TIMESTAMP)"],
     "date": ["try_cast({string} AS DATE)", "to_date({string}, if({bool}, 'yyyy-MM-dd', 'yyyyMMdd'))"],
-    "dec": ["try_cast({string} AS DECIMAL(12,3))", "try_cast({string} AS DECIMAL(38,0))", "bround({dec}, 2)", "bround({dec}, 0)", "bround({dec}, -1)", "round({dec}, 2)", "round({dec}, -1)", "ceil({dec}, 1)", "floor({dec}, 2)", "floor({dec}, -1)", "ceil({double}, 2)"],
-    "binary": ["unhex({string})", "unhex(hex({string}))", "unbase64({string})", "unbase64(base64({binary}))", "encode({string}, 'utf-8')", "CAST({string} AS BINARY)"],
+    "dec": ["pmod({dec}, {dec})", "pmod(CAST({byte} AS DECIMAL(5,2)), CAST({short} AS DECIMAL(9,3)))", "try_cast({string} AS DECIMAL(12,3))", "try_cast({string} AS DECIMAL(38,0))", "bround({dec}, 2)", "bround({dec}, 0)", "bround({dec}, -1)", "round({dec}, 2)", "round({dec}, -1)", "ceil({dec}, 1)", "floor({dec}, 2)", "floor({dec}, -1)", "ceil({double}, 2)"],
+    "binary": ["unhex({string})", "unhex(hex({string}))", "unbase64({string})", "unbase64(base64({binary}))", "encode({string}, 'utf-8')", "CAST({string} AS BINARY)", "encode({string}, 'US-ASCII')", "encode({string}, if({bool}, 'utf-8', 'iso-8859-1'))"],
 }  # fmt: skip
 _PATTERNS = [
     r"'(a|b)+'",

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import sql_expressions_kit as kit
+from firesteel import accelerate
 from firesteel.plan.expr import Unsupported
 from firesteel.render.expressions import arrays, lambdas, maps
 from firesteel.render.expressions.times.zones import zone_of
 from firesteel.render.expressions.translator import RULES
-from sql_expressions_grammar import JSON, TIMES_OF_ZONES, documents
+from sql_expressions_grammar import JSON, TIMES_OF_SPARK_2, TIMES_OF_ZONES, documents
 from sql_plans_kit import version
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 NESTED = {*arrays.RULES, *maps.RULES, *lambdas.RULES}
 """Held to Spark in test_sql_nested."""
+PARSER = "spark.sql.legacy.timeParserPolicy"
 OTHERWISE = {
+    "DateFormatClassOfSpark2", "FromUnixTimeOfSpark2",
     "HashOfRow", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
     "NormalizeNaNAndZero", "AtLeastNNonNulls", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
@@ -31,7 +35,7 @@ ABSENT = {"Collate", "DayName", "MonthName"} if version() == "3.5" else {"Encode
 
 @pytest.fixture
 def settings(spark):
-    names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage"]
+    names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage", PARSER]
     before = {name: spark.conf.get(name) for name in names}
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     logging.disable(logging.CRITICAL)  # Spark writes a trace for each expression that it refuses
@@ -55,6 +59,36 @@ def test_times_are_those_of_the_session_s_zone(spark, tmp_path, settings, zone):
     print(kit.report(tally))
     assert tally.wrong == []
     assert tally.values > 40_000
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
+def test_times_by_the_patterns_of_spark_2(spark, tmp_path, settings, zone):
+    spark.conf.set(PARSER, "LEGACY")
+    tally = kit.run(kit.Kit(spark, tmp_path, rows=300, zone=zone), seed=0, rounds=0, first=TIMES_OF_SPARK_2)
+    print(kit.report(tally))
+    assert tally.wrong == []
+    assert tally.values > 5_000
+    assert {"DateFormatClassOfSpark2", "FromUnixTimeOfSpark2"} <= set(tally.classes)
+
+
+def test_what_spark_2_read_otherwise_stays_on_spark(spark, tmp_path, settings):
+    """The whole query does: a part of it in a job of ours would not know of the setting."""
+    pq.write_table(pa.table({"t": ["2024-02-29", None]}), tmp_path / "a.parquet")
+    spark.read.parquet(str(tmp_path)).createOrReplaceTempView("texts")
+    spark.conf.set(PARSER, "LEGACY")
+    calls = ("to_date(t, 'yyyy-MM-dd')", "unix_timestamp(t, 'yyyy-MM-dd')", "CAST(CAST(t AS DATE) AS STRING)", "date_format(t, 'w')")  # fmt: skip
+    frames = [
+        spark.sql(f"SELECT r, count(*) AS c FROM (SELECT {call} AS r FROM texts) GROUP BY r ORDER BY r")
+        for call in calls
+    ]
+    with accelerate(spark) as acceleration:
+        ours = [frame.collect() for frame in frames]
+    assert ours == [frame.collect() for frame in frames]
+    told = [query.left[0] for query in acceleration.queries]
+    assert len(told) == len(calls)
+    assert all(
+        re.search("(to_date|unix_timestamp|date_format|Spark 2 wrote them).* not taken over", one) for one in told
+    )
 
 
 def test_json_is_what_spark_reads(spark, tmp_path, settings):

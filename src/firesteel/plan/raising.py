@@ -99,7 +99,7 @@ UnixSeconds DateFromUnixDate ExtractANSIIntervalDays ExtractANSIIntervalHours Ex
 ExtractANSIIntervalMonths ExtractANSIIntervalSeconds ExtractANSIIntervalYears
 CreateArray CreateNamedStruct GetStructField GetArrayStructFields Size ArrayContains ArrayDistinct ArrayExcept ArrayExists
 ArrayFilter ArrayForAll ArrayIntersect ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayTransform ArrayUnion
-ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter
+ArraysOverlap ArraysZip MapKeys MapValues MapEntries MapFilter MapSort
 AggregateExpression Complete AnyRow Count Max Min First Last Mode StddevSamp StddevPop VarianceSamp VariancePop CollectList CollectSet
 WindowExpression WindowSpecDefinition SortOrder Ascending Descending NullsFirst NullsLast RowFrame
 RangeFrame UnboundedPreceding UnboundedFollowing CurrentRow RowNumber Rank DenseRank PercentRank CumeDist NTile Lag Lead
@@ -178,6 +178,8 @@ def _casts(node: Expr) -> bool:
     kind = node["child"].type
     if decimal_of(node.type) and node["child"].cls == "Divide" and _of_digits(node["child"]["left"], "Average"):
         return False  # an average of short decimals fits in their type, and Spark casts it to one with four digits more
+    if is_interval(node.type) and kind in INTEGERS:
+        return True
     if node.type in ("timestamp", "timestamp_ntz") and kind in ("date", "timestamp", "timestamp_ntz"):
         return True  # beyond the year 294247, in every mode
     return _is_ansi(node) and not _fits(kind, node.type)

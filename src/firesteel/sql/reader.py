@@ -127,6 +127,13 @@ class Reader:
                 raise Unsupported(
                     f"the last digit of {said_function(part)} may differ: firesteel.sql.near=true takes it over", part
                 )
+            if (
+                part.cls == "Cast"
+                and part["child"].type == "date"
+                and part.type == "string"
+                and self.catalyst.is_of_spark_2
+            ):
+                raise Unsupported("texts of dates as Spark 2 wrote them are not taken over", part)
             setting, value = _SETTINGS.get(part.cls, ("", ""))
             if setting and self.catalyst.setting(setting) != value:
                 raise Unsupported(f"JSON with another value of {setting} is not taken over", part)
@@ -141,6 +148,8 @@ class Reader:
         return self._from_spark(node, [a.id for a in self.wanted(node)])
 
     def _by_spark(self, node: Operator) -> Relation:
+        if self.catalyst.is_of_spark_2:  # Spark's part of a job does not know that setting
+            raise Unsupported("; ".join(self.left))
         for part in walk(node):
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:

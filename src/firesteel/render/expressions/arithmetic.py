@@ -146,13 +146,18 @@ def _remainder(x: Expressions, n: Expr) -> str:
 
 def _positive_remainder(x: Expressions, n: Expr) -> str:
     """With the sign of the divisor, where that is positive."""
-    kind = n["left"].type
-    if kind not in INTEGERS and kind != "double":
+    kind, wide = n["left"].type, ""
+    if (of_both := decimal_of(n.type)) and (by := decimal_of(n["right"].type)) and by[0] - by[1] + of_both[1] < 38:
+        wide = f"DECIMAL(38,{of_both[1]})"  # has room for the sum
+    elif kind not in INTEGERS and kind != "double":
         raise Unsupported(f"{said_function(n)} of {said(kind)} is not taken over")
-    by = x.text(n["right"])
-    return once(
-        by, lambda b: once(_remainder(x, n), lambda r: f"(CASE WHEN {r} < 0 THEN ({r} + {b}) % {b} ELSE {r} END)")
-    )
+
+    def of(r: str, b: str) -> str:
+        one, other = (f"CAST({text} AS {wide})" if wide else text for text in (r, b))
+        return f"(CASE WHEN {r} < 0 THEN ({one} + {other}) % {other} ELSE {r} END)"
+
+    found = once(x.text(n["right"]), lambda b: once(_remainder(x, n), lambda r: of(r, b)))
+    return f"CAST({found} AS {engine_type(n.type)})" if wide else found
 
 
 def _factor(by: float) -> Callable[[Expressions, Expr], str]:

@@ -11,7 +11,7 @@ from firesteel.plan.functions import said_function
 from firesteel.plan.types import is_text, said
 from firesteel.render.expressions import json
 from firesteel.render.expressions.strings import padded
-from firesteel.render.expressions.texts import constant, left_to_spark, once
+from firesteel.render.expressions.texts import all_shared, constant, left_to_spark, once
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -65,11 +65,26 @@ def _base64(x: Expressions, arguments: list[Expr]) -> str:
     )
 
 
-def _in_utf8(function: str, x: Expressions, arguments: list[Expr]) -> str:
-    """Bytes that are no UTF-8 end the fragment."""
-    if str(constant(arguments[1], "a charset")).upper() != "UTF-8":
-        raise Unsupported("texts in this charset are not taken over")
-    return f"{function}({x.text(arguments[0])})"
+_ASCII = ("US-ASCII", "ISO-8859-1")
+"""Charsets in which letters of ASCII are as in UTF-8."""
+
+
+def _in_charset(function: str, x: Expressions, arguments: list[Expr]) -> str:
+    """In UTF-8, or in another charset what is the same there. Bytes that are no UTF-8 end the fragment."""
+    value, charset = arguments[:2]
+    if charset.cls == "Literal":
+        if str(charset["value"]).upper() not in ("UTF-8", *_ASCII):
+            raise Unsupported("texts in this charset are not taken over")
+        if str(charset["value"]).upper() == "UTF-8":
+            return f"{function}({x.text(value)})"
+    plain = "strlen({0}) = length({0})" if function == "encode" else "regexp_full_match(hex({0}), '([0-7].)*')"
+    other = left_to_spark("a text in this charset", "binary" if function == "encode" else "string")
+
+    def of(t: str, c: str) -> str:
+        known = f"upper({c}) = 'UTF-8' OR (upper({c}) IN {_ASCII} AND {plain.format(t)})"
+        return f"(CASE WHEN {t} IS NULL OR {c} IS NULL THEN NULL WHEN {known} THEN {function}({t}) ELSE {other} END)"
+
+    return all_shared(x.texts([value, charset]), of)
 
 
 def _padded(x: Expressions, arguments: list[Expr]) -> str:
@@ -123,8 +138,8 @@ def _filled(function: str, x: Expressions, arguments: list[Expr]) -> str:
 
 _CALLED: dict[tuple[str, str], Callable[[Expressions, list[Expr]], str]] = {
     ("Base64", "encode"): _base64,
-    ("Encode", "encode"): partial(_in_utf8, "encode"),
-    ("StringDecode", "decode"): partial(_in_utf8, "decode"),
+    ("Encode", "encode"): partial(_in_charset, "encode"),
+    ("StringDecode", "decode"): partial(_in_charset, "decode"),
     ("UrlCodec$", "encode"): _encoded,
     ("UrlCodec$", "decode"): _decoded,
     ("array.ByteArrayMethods", "contains"): partial(_of_two, "contains"),
@@ -165,6 +180,6 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "Sha1": partial(_hash, "sha1"),
     "Sha2": _sha2,
     "StaticInvoke": _called,
-    "Encode": _with(partial(_in_utf8, "encode"), "value", "charset"),
-    "StringDecode": _with(partial(_in_utf8, "decode"), "bin", "charset"),
+    "Encode": _with(partial(_in_charset, "encode"), "value", "charset"),
+    "StringDecode": _with(partial(_in_charset, "decode"), "bin", "charset"),
 }

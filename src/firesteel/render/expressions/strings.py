@@ -340,7 +340,7 @@ def _masked(x: Expressions, n: Expr) -> str:
         if (by := _character(n[name])) is not None:
             these, others = these + letters, others + by * len(letters)
     if not these:
-        raise Unsupported("a mask of no character is not taken over")
+        return x.text(n["input"])
     known = f"{_ASCII} AND NOT contains({{0}}, chr(0))"
     by = f"{literal(these, 'string')}, {literal(others, 'string')}"
     return _where(x.text(n["input"]), known, lambda t: f"translate({t}, {by})", "letters beyond ASCII")

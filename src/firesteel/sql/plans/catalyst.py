@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,13 @@ _SETTINGS = (
 """Settings that are read with each plan. A rule that looks at another one costs a call."""
 
 
+_OF_SPARK_2 = {
+    name: f"{name}OfSpark2"
+    for name in (
+        "DateFormatClass", "FromUnixTime", "GetTimestamp", "UnixTimestamp", "ToUnixTimestamp", "JsonToStructs", "StructsToJsonEvaluator",
+    )
+}  # fmt: skip
+"""Expressions that read or write times by other patterns where ``spark.sql.legacy.timeParserPolicy`` is ``LEGACY``."""
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 """Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
 
@@ -88,9 +95,16 @@ class Catalyst:
         read = json.loads(text)
         sizes = {int(handle): size for handle, size in read["sizes"].items()}
         files = {int(handle): folders for handle, folders in read["files"].items()}
+        if read["settings"].get("spark.sql.legacy.timeParserPolicy", "").upper() == "LEGACY":
+            version = replace(version, classes={**version.classes, **_OF_SPARK_2})
         told = read["schema"], read["deterministic"], read.get("first", False), read["firsts"]
         root = _node(read["plan"], version, read.get("places", []))
         return cls(root, frame, version, *told, sizes, read["settings"], files, reader)
+
+    @property
+    def is_of_spark_2(self) -> bool:
+        """Dates are read and written as Spark 2 did."""
+        return "DateFormatClass" in self.version.classes
 
     @property
     def gains(self) -> bool:
@@ -171,10 +185,7 @@ def read_plan(dataframe: Any) -> Catalyst:
         text = reader.read(dataframe._jdf, "\n".join(_SETTINGS), server)
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {_first_line(error)}") from error
-    found = Catalyst.of_text(text, dataframe, version, reader)
-    if found.setting("spark.sql.legacy.timeParserPolicy").upper() == "LEGACY":
-        raise Unsupported("dates by the patterns of Spark 2 are not taken over")
-    return found
+    return Catalyst.of_text(text, dataframe, version, reader)
 
 
 def _first_line(error: Exception) -> str:

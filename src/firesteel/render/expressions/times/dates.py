@@ -79,11 +79,14 @@ def _trunc(x: Expressions, n: Expr) -> str:
     return f"CAST(date_trunc('{begin(n['format'], BEGINS)}', {_date(x, n['date'])}) AS DATE)"
 
 
-def between_years(time: str, text: Callable[[str], str]) -> str:
+def between_years(time: str, text: Callable[[str], str], first: int = 1) -> str:
     """The text of a time whose year has four digits, or the end of the fragment."""
     other = left_to_spark("a year beyond four digits", "string")
     return once(
-        time, lambda t: f"(CASE WHEN {t} IS NULL OR year({t}) BETWEEN 1 AND 9999 THEN {text(t)} ELSE {other} END)"
+        time,
+        lambda t: (
+            f"(CASE WHEN year({t}) BETWEEN {first} AND 9999 THEN {text(t)} WHEN {t} IS NOT NULL THEN {other} END)"
+        ),
     )
 
 

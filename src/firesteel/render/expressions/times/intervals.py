@@ -75,7 +75,10 @@ def _made_of_months(x: Expressions, n: Expr) -> str:
 
 
 def cast(text: str, kind: str, to: str) -> str | None:
-    """To whole units, to an interval that holds all of it, or to a text."""
+    """To whole units or from them, to an interval that holds all of it, or to a text."""
+    if kind in INTEGERS:
+        size = {**_UNITS, "year": 12, "month": 1}[to.rsplit(maxsplit=1)[-1]]
+        return in_wider(to, lambda wide: f"CAST({text} AS {wide}) * {size}")
     if to == ("interval day to second" if is_days(kind) else "interval year to month" if is_months(kind) else None):
         return text
     if to == "string":
