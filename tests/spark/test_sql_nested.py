@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 
 import pyarrow as pa
@@ -49,7 +50,27 @@ QUERIES = {
     "bits and extremes": "SELECT k, bit_and(int1) AS a, bit_xor(long1) AS b, max_by(s1, row) AS c, min_by(string1, row) AS d FROM nested GROUP BY k",
     "percentiles": "SELECT k, median(int1) AS a, percentile(row, array(0.1, 0.5)) AS b, percentile_cont(0.25) WITHIN GROUP (ORDER BY dec91) AS c FROM nested GROUP BY k",
     "percentiles of few values": "SELECT k, percentile_approx(int1, 0.5) AS a, approx_percentile(dec91, array(0, 0.1, 0.7, 1), 1000) AS b, percentile_approx(date1, 0.25) FILTER (WHERE row > 9) AS c, percentile_approx(cast(row AS FLOAT), 0.9) AS d FROM nested GROUP BY k",
+    "percentiles from the end": "SELECT k, percentile_cont(0.3) WITHIN GROUP (ORDER BY int1 DESC) AS a, percentile_cont(0.99) WITHIN GROUP (ORDER BY dec91 DESC) FILTER (WHERE row > 9) AS b, percentile(cast(row AS FLOAT), 0.7) AS c FROM nested GROUP BY k",
+    "percentiles of rows": "SELECT k, percentile_disc(0.3) WITHIN GROUP (ORDER BY int1) AS a, percentile_disc(0.3) WITHIN GROUP (ORDER BY int1 DESC) AS b, percentile_disc(0) WITHIN GROUP (ORDER BY dec91) AS c, percentile_disc(1) WITHIN GROUP (ORDER BY row DESC) AS d FROM nested GROUP BY k",
+    "percentiles of windows": "SELECT row, median(int1) OVER (PARTITION BY k) AS a, percentile_disc(0.4) WITHIN GROUP (ORDER BY row DESC) OVER (PARTITION BY k) AS b, percentile_approx(row, 0.5) OVER (PARTITION BY k ORDER BY row) AS c FROM nested",
+    "percentiles of intervals": "SELECT k, median(i) AS a, percentile_cont(0.3) WITHIN GROUP (ORDER BY i DESC) AS b, percentile_disc(0.7) WITHIN GROUP (ORDER BY i) AS c FROM (SELECT k, make_dt_interval(0, 0, 0, row) * int1 AS i FROM nested WHERE int1 BETWEEN -1000 AND 1000) GROUP BY k",
+    "the commonest of an order": "SELECT k, mode(string1, true) AS a, mode() WITHIN GROUP (ORDER BY int1) AS b, mode() WITHIN GROUP (ORDER BY date1 DESC) FILTER (WHERE row > 9) AS c FROM nested GROUP BY k",
+    "the commonest of a window": "SELECT row, mode(string1, true) OVER (PARTITION BY k) AS a, mode() WITHIN GROUP (ORDER BY k) OVER (ORDER BY row ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS b FROM nested",
     "texts in one": "SELECT k, listagg(string1, ',') WITHIN GROUP (ORDER BY string1) AS a FROM nested GROUP BY k",
+    "texts in the order of others": "SELECT k, listagg(string1, ',') WITHIN GROUP (ORDER BY row DESC) AS a, string_agg(string1) WITHIN GROUP (ORDER BY bool1 DESC NULLS FIRST, string1) AS b, listagg(DISTINCT string1, '|') WITHIN GROUP (ORDER BY string1 DESC) AS c, listagg(int1, '') WITHIN GROUP (ORDER BY int1) FILTER (WHERE row > 9) AS d FROM nested GROUP BY k",
+    "texts in one for each row": "SELECT row, listagg(string1, ',') WITHIN GROUP (ORDER BY row DESC) OVER (PARTITION BY k) AS a FROM nested",
+    "different bits": "SELECT k, bit_xor(DISTINCT int1) AS a, count(*) AS c FROM nested GROUP BY k",
+    "groups of maps": "SELECT m, count(*) AS c FROM (SELECT map(k, row % 2, k + 1, 7) AS m FROM nested UNION ALL SELECT map(k + 1, 7, k, row % 2) FROM nested) GROUP BY m",
+    "a join of arrays": "SELECT x.row, y.row AS other FROM nested x JOIN nested y ON x.ai1 = y.ai1",
+    "a join of structs": "SELECT x.row, y.row AS other FROM nested x LEFT JOIN nested y ON named_struct('a', x.int1, 'b', x.string1) <=> named_struct('a', y.int1, 'b', y.string1) AND y.row < 9",
+    "equal arrays and structs": "SELECT row, ai1 = array(1, NULL) AS a, ai1 IN (array(1), ai2) AS b, named_struct('x', int1) <> named_struct('x', 0) AS c, at1 <=> at1 AS d FROM nested",
+    "the largest arrays": "SELECT k, max(array(k, row)) AS a, min(array(coalesce(string1, ''), 'x')) FILTER (WHERE row > 9) AS b FROM nested GROUP BY k",
+    "a pivot of structs": "SELECT * FROM (SELECT k, bool1, row FROM nested) PIVOT (sum(row) FOR (k, bool1) IN ((1, true) AS a, (2, false) AS b, (3, NULL) AS c))",
+    "a pivot of arrays": "SELECT * FROM (SELECT array(k, 1) AS a, row FROM nested) PIVOT (max(row) FOR a IN (array(1, 1) AS x, array(2, 2) AS y))",
+    "columns of nulls": "SELECT row, NULL AS n, explode(array(row, k)) AS e FROM nested",
+    "groups of a subquery": "SELECT k, count(*) AS c FROM nested GROUP BY k, (SELECT max(row) FROM nested)",
+    "subqueries in aggregates": "SELECT k, sum(row + (SELECT min(row) + 1 FROM nested)) AS a, max(int1) FILTER (WHERE row > (SELECT avg(row) FROM nested)) AS b, (SELECT count(*) FROM nested) AS c FROM nested GROUP BY k",
+    "all rows of a sample": "SELECT row FROM nested TABLESAMPLE (100 PERCENT) REPEATABLE (3)",
     "pivot": "SELECT * FROM (SELECT k, bool1, int1 FROM nested) PIVOT (count(*) AS c, max(int1) AS m FOR bool1 IN (true, false))",
     "pivot of texts": "SELECT * FROM (SELECT k, string1, row FROM nested) PIVOT (max(row) FOR string1 IN ('a', 'ß', 'x'))",
     "neighbours": "SELECT row, lag(int1, 2, 7) OVER w AS a, lead(s1) OVER w AS b, lag(ai1) IGNORE NULLS OVER w AS c FROM nested WINDOW w AS (PARTITION BY k ORDER BY row)",
@@ -68,7 +89,8 @@ QUERIES = {
 }  # fmt: skip
 BY_SPARK = {
     "groups of arrays of fractions": ("SELECT count(*) AS c FROM nested WHERE row < 30 GROUP BY ad1", "the type array of floating-point numbers"),
-    "a join of arrays": ("SELECT x.row FROM nested x JOIN nested y ON x.ai1 = y.ai2", "the type array is not taken over"),
+    "a join of arrays of fractions": ("SELECT x.row FROM nested x JOIN nested y ON x.ad1 = y.ad1", "the type array of floating-point numbers"),
+    "some rows": ("SELECT count(*) AS c FROM nested TABLESAMPLE (20 PERCENT) REPEATABLE (3)", "sample() is not taken over"),
     "lists in an order": ("SELECT k, collect_list(row) AS l FROM nested WHERE row = 1 GROUP BY k", "collect_list is not taken over"),
     "a set of a window": ("SELECT row, size(s) AS n, s FROM (SELECT row, collect_set(row) OVER (PARTITION BY row) AS s FROM nested)", "collect_set is not taken over where its order shows"),
     "a set of a window in a condition": ("SELECT row, size(s) AS n FROM (SELECT row, collect_set(row) OVER (PARTITION BY row) AS s FROM nested) WHERE s[0] > 3", "collect_set is not taken over where its order shows"),
@@ -79,7 +101,11 @@ BY_SPARK = {
     "a struct of a subquery": ("SELECT row, (SELECT max_by(s1, row) FROM nested) AS s FROM nested", "gives a struct"),
 }  # fmt: skip
 if version() == "3.5":  # has no such functions
-    del QUERIES["texts in one"], BY_SPARK["collations"]
+    del BY_SPARK["collations"]
+    for name in [
+        one for one in QUERIES if re.match("texts in |groups of maps|the commonest of|percentiles of rows", one)
+    ]:
+        del QUERIES[name]
 FAILING = {
     "INVALID_ARRAY_INDEX": "SELECT ai1[7] AS a FROM nested",
     "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": "SELECT element_at(ai1, -7) AS a FROM nested",
@@ -112,8 +138,9 @@ def assert_as_spark(spark, env, query):
     theirs = frame.toArrow()
     assert [(f.name, str(f.type)) for f in ours.schema] == [(f.name, str(f.type)) for f in theirs.schema]
     assert ours.num_rows == theirs.num_rows > 0
+    alike = plain_kit.same if "percentile" in query or "median" in query else kit.near
     for mine, its in zip(kit.rows_of(ours), kit.rows_of(theirs), strict=True):
-        assert kit.near(mine, its), (mine, its)
+        assert alike(mine, its), (mine, its)
 
 
 def test_a_query_of_everything(spark, env, views):
@@ -129,6 +156,19 @@ def test_a_query_of_everything(spark, env, views):
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_the_same_rows(spark, env, views, query):
     assert_as_spark(spark, env, query)
+
+
+MAPS = """VALUES (map(array(1, 2), 2, array(2), 3), map(named_struct('b', 1), 2, named_struct('b', 2), 3)),
+    (map(array(2), 3, array(1, 2), 2), map(named_struct('b', 2), 3, named_struct('b', 1), 2)), (map(array(2), 3), NULL), (NULL, map())"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(version() == "3.5", reason="Spark 3.5 groups by no maps")
+@pytest.mark.parametrize("column", ["col1", "col2"])
+def test_groups_of_maps_by_nested_keys(spark, env, tmp_path, column):
+    spark.sql(MAPS).write.parquet(str(tmp_path / "maps"))
+    spark.read.parquet(str(tmp_path / "maps")).createOrReplaceTempView("maps")
+    assert_as_spark(spark, env, f"SELECT count(*) AS c FROM maps GROUP BY {column}")
 
 
 @pytest.mark.full
@@ -182,7 +222,10 @@ def test_the_engine_gives_what_spark_gives(spark, tmp_path, settings):
     print(plain_kit.report(tally))
     assert tally.wrong == []
     assert tally.values > 80_000
-    absent = {"KnownNotContainsNull"} if version() == "3.5" else set()
+    absent = {
+        "MapSort",
+        *({"KnownNotContainsNull"} if version() == "3.5" else ()),
+    }  # in groups by maps alone, see above
     assert {*arrays.RULES, *maps.RULES, *lambdas.RULES} - set(tally.classes) == absent
 
 

@@ -24,6 +24,7 @@ _ENGINE = {
     "boolean": "BOOLEAN",
     "timestamp": "TIMESTAMPTZ",
     "timestamp_ntz": "TIMESTAMP",
+    "void": '"NULL"',
 }
 _ARROW = {
     "long": pa.int64(),
@@ -38,8 +39,10 @@ _ARROW = {
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
 }
-_SPARKS = {kind: name for name, kind in _ARROW.items()}
+_SPARKS = {kind: name for name, kind in _ARROW.items() if name != "void"}
+"""Of steps, a column of nulls is one of a type that Spark lacks."""
 _MORE = {
     pa.uint8(): "UTINYINT",
     pa.uint16(): "USMALLINT",
@@ -70,14 +73,14 @@ def checked(kind: Any) -> str:
     raise Unsupported(f"the type {said(kind)} is not taken over")
 
 
-def grouped(kind: Any) -> Any:
+def grouped(kind: Any, maps: bool = False) -> Any:
     """The type, if the engine finds its values equal where Spark does: a plain one or an interval, or an array or struct of such without
-    floating-point numbers. Raises Unsupported."""
+    floating-point numbers. ``maps``: also maps of such, whose entries are in an order. Raises Unsupported."""
     if not isinstance(kind, dict):
         return checked_inside(kind)
-    if arrows(kind) is not None or entry_of(kind) is not None:
+    if arrows(kind) is not None or (entry_of(kind) is not None and not maps):
         raise Unsupported(f"groups by the type {said(kind)} are not taken over")
-    if any(grouped(part) in FLOATS for _, part in _parts(kind)):
+    if any(grouped(part, maps) in FLOATS for _, part in _parts(kind)):
         raise Unsupported(f"groups by the type {said(kind)} of floating-point numbers are not taken over")
     return kind
 

@@ -28,8 +28,9 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import engine_type, fields_of
 from firesteel.render.expressions.grouping import Grouping, group_columns, grouping_sets
+from firesteel.render.expressions.texts import order_text
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.expressions.windows import function_text, order_text
+from firesteel.render.expressions.windows import function_text
 from firesteel.render.relations import (
     all_of,
     copies_text,
@@ -213,11 +214,11 @@ def _window(query: Query, relation: Window) -> str:
 
 
 def _sort(query: Query, relation: Sort) -> str:
-    return f"SELECT * FROM {query.rows(relation.child)} ORDER BY {order_text(relation.order)}"
+    return f"SELECT * FROM {query.rows(relation.child)} ORDER BY {order_text(relation.order, Expressions())}"
 
 
 def _limit(query: Query, relation: Limit) -> str:
-    order = [f"ORDER BY {order_text(relation.order)}"] if relation.order else []
+    order = [f"ORDER BY {order_text(relation.order, Expressions())}"] if relation.order else []
     most = [f"LIMIT {relation.most}"] if relation.most is not None else []
     skipped = [f"OFFSET {relation.skipped}"] if relation.skipped else []
     return " ".join([f"SELECT * FROM {query.settled(relation.child)}", *order, *most, *skipped])

@@ -303,7 +303,7 @@ def _percentile(function: Expr, x: Expressions, where: str | None) -> Values:
         places = [f"(({total} - 1) * CAST('{share!r}' AS DOUBLE))" for total in ("{3}", "max({3})")]
         at = places[1]
         low, high = (f"min({{0}}) FILTER (WHERE {{2}} > {end}({places[0]}))" for end in ("floor", "ceil"))
-        between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
+        between = f"{low} + ({at} - floor({at})) * ({high} - {low})"
         texts.append(f"CASE WHEN {low} = {high} THEN {low} ELSE {between} END")
     found = f"CASE WHEN count({{0}}) > 0 THEN [{', '.join(texts)}] END" if function["listed"] else texts[0]
     return Values(pa.float64(), value, found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from firesteel.plan.relation import (
     Window,
     type_of_column,
 )
-from firesteel.plan.types import FLOATS, arrow_type, checked_inside, engine_type, fields_of
+from firesteel.plan.types import FLOATS, arrow_type, engine_type, fields_of, grouped
 from firesteel.render.expressions.statistics import LISTS, UNORDERED
 from firesteel.sql.plans.catalyst import Operator
 
@@ -83,6 +85,13 @@ def _numbered(reader: Reader, count: int) -> Relation:
 def unchanged(reader: Reader, node: Operator) -> Relation:
     """Of an operator that only says how rows are spread, or a hint that they are cut behind it. An order below it stays."""
     return reader.relation(node["child"])
+
+
+def sample(reader: Reader, node: Operator) -> Relation:
+    """Only where it takes each row."""
+    if node["withReplacement"] is not False or float(node["lowerBound"]) > 0 or float(node["upperBound"]) < 1:
+        raise Unsupported("sample() is not taken over")
+    return unchanged(reader, node)
 
 
 # --- one input --------------------------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ def generate(reader: Reader, node: Operator) -> Relation:
 def sort(reader: Reader, node: Operator) -> Relation:
     if node["global"] is not True:
         raise Unsupported("an order within partitions is Spark's")
-    return Sort(reader.relation(node["child"]), orders(node["order"]))
+    return _in_order(reader, node, Sort)
 
 
 def orders(order: list[Expr]) -> tuple[Expr, ...]:
@@ -223,7 +232,7 @@ def _first(reader: Reader, most: int | None, skipped: int, child: Operator) -> R
         chosen, ordered = child["projectList"], child["child"]
     if ordered.cls != "Sort" or ordered["global"] is not True:
         return Limit(reader.relation(child), most, skipped)
-    first = Limit(reader.relation(ordered["child"]), most, skipped, orders(ordered["order"]))
+    first = _in_order(reader, ordered, lambda rows, order: Limit(rows, most, skipped, order))
     return projected(reader, first, chosen) if chosen is not None else first
 
 
@@ -246,8 +255,10 @@ def _constant(node: Expr) -> int:
 def aggregate(reader: Reader, node: Operator) -> Relation:
     node = picked_by_max(node)
     items = _of_first_rows(reader, node)
-    child = reader.relation(node["child"])
-    groups, items = _by_fields(node["groupingExpressions"], items)
+    keys = node["groupingExpressions"]
+    inside = [*keys, *(part for item in items for part in walk(item) if part.cls == "AggregateExpression")]
+    child, [keys, items] = _subqueries_first(reader, reader.relation(node["child"]), [keys, items], inside)
+    groups, items = _by_fields(keys, items)
     if any(map(_has_subquery, items)):
         return _with_subqueries(reader, child, groups, items)
     return Aggregate(child, groups, {item.id: item for item in items} or {reader.new_name(): integer(1)})
@@ -374,10 +385,45 @@ def _with_subqueries(reader: Reader, child: Relation, groups: tuple[Expr, ...], 
         return column(inner[key][0], part.type)
 
     outer = replaced(items, apart)
-    if not inner or any(_has_subquery(part) for _, part in inner.values()):
-        raise Unsupported("a subquery inside of an aggregate is not taken over")
-    grouped = Aggregate(child, groups, dict(inner.values()))
-    return Project(grouped, {item.id: one for item, one in zip(items, reader.expressions(outer), strict=True)})
+    if not inner:
+        raise Unsupported("a group of subqueries alone is not taken over")
+    first = Aggregate(child, groups, dict(inner.values()))
+    return Project(first, {item.id: one for item, one in zip(items, reader.expressions(outer), strict=True)})
+
+
+def _subqueries_first(
+    reader: Reader, rows: Relation, nodes: Any, inside: list[Expr] | None = None
+) -> tuple[Relation, Any]:
+    """The rows with a column for each subquery in ``inside`` (None: in the expressions), and the expressions that read these columns."""
+    found: dict[tuple[int, int | None], tuple[str, Expr]] = {}
+
+    def read(part: Expr, known: bool = True) -> Expr | None:
+        plan = part["child"] if part.cls == "GetStructField" else part  # of several subqueries in one
+        if plan.cls != "ScalarSubquery":
+            return None
+        key = plan["exprId"], part.get("ordinal")
+        if not known:
+            found.setdefault(key, (reader.new_name(), part))
+        return column(found[key][0], part.type) if key in found else None
+
+    replaced(nodes if inside is None else inside, partial(read, known=False))
+    if not found:
+        return rows, nodes
+    names, values = zip(*found.values(), strict=True)
+    before = Project(rows, {**_own(rows), **dict(zip(names, reader.expressions(values), strict=True))})
+    return before, replaced(nodes, read)
+
+
+def _in_order(reader: Reader, node: Operator, made: Callable[[Relation, tuple[Expr, ...]], Relation]) -> Relation:
+    """Of rows and their order, of an operator that has both; without the columns that only their order reads."""
+    rows = reader.relation(node["child"])
+    before, order = _subqueries_first(reader, rows, node["order"])
+    found = made(before, orders(order))
+    return found if before is rows else Project(found, _own(rows))
+
+
+def _own(rows: Relation) -> dict[str, Expr]:
+    return {name: column(name, kind) for name, kind in rows.columns.items()}
 
 
 def _has_subquery(node: Expr) -> bool:
@@ -478,11 +524,12 @@ def join(reader: Reader, node: Operator) -> Relation:
 
 def _pair(one: Expr, left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
     """The sides of an equality of the left rows and the right ones, in this order; None: it is something else."""
-    if one.cls not in ("EqualTo", "EqualNullSafe") or one["left"].type != one["right"].type:
+    if one.cls not in ("EqualTo", "EqualNullSafe") or engine_type(one["left"].type) != engine_type(one["right"].type):
         return None
     for a, b in ((one["left"], one["right"]), (one["right"], one["left"])):
         reads_a, reads_b = attributes(a), attributes(b)
         if reads_a and reads_b and reads_a <= left and reads_b <= right:
-            checked_inside(a.type)
+            if grouped(a.type) == "void":
+                raise Unsupported("a join by nulls without a type is Spark's, which finds none of them the same")
             return a, b
     return None

@@ -212,7 +212,6 @@ _SAID = {
     "CommandResult": "the answer of a command",
     "DataSourceV2ScanRelation": "a table of another catalog or data source",
     "HiveTableRelation": "a table of Hive",
-    "Sample": "sample()",
     "ScriptTransformation": "TRANSFORM",
     "UnionLoop": "a recursive query",
 }
@@ -265,6 +264,7 @@ RULES: dict[str, Callable[[Reader, Operator], Relation]] = {
     "GlobalLimit": operators.limit,
     "LocalLimit": operators.unchanged,
     "Offset": operators.offset,
+    "Sample": operators.sample,
     "Repartition": operators.unchanged,
     "RepartitionByExpression": operators.unchanged,
     "RebalancePartitions": operators.unchanged,

@@ -14,7 +14,7 @@ from firesteel.plan.expr import Expr
 from firesteel.plan.raising import any_raises
 from firesteel.plan.relation import Columns, Filter, Join, Project, Relation
 from firesteel.plan.rules.trees import renamed_column
-from firesteel.plan.types import FLOATS, checked_inside
+from firesteel.plan.types import FLOATS, grouped
 from firesteel.render.expressions.logic import COMPARED
 from firesteel.render.expressions.translator import Expressions
 from firesteel.render.relations import interval_of, join_text
@@ -30,7 +30,7 @@ INPUTS = "input0", "input1"
 def join(steps: Steps, relation: Join) -> Rows:
     if not relation.pairs:
         return _nested(steps, relation)
-    plain = not _has_safe(relation) and not any(a.type in FLOATS for a, _ in relation.pairs)
+    plain = not _has_safe(relation) and not any(a.type in FLOATS or isinstance(a.type, dict) for a, _ in relation.pairs)
     if plain and (relation.how == "inner" or _is_by_keys_alone(steps, relation)):
         return _adaptive(steps, relation)
     return _by_engine(steps, relation)
@@ -64,7 +64,7 @@ def _keyed(steps: Steps, rows: Rows, keys: list[Expr], own: bool) -> tuple[Rows,
             names.append(key.id)
             continue
         name = steps.names.new("k")
-        new[name] = (x.text(key), checked_inside(key.type))
+        new[name] = (x.text(key), grouped(key.type))
         names.append(name)
     return rows.adding(new, "keys", any_raises(keys)), tuple(names)
 

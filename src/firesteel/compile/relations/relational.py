@@ -29,8 +29,9 @@ from firesteel.plan.relation import (
 )
 from firesteel.plan.types import arrow_type, checked_inside, engine_type
 from firesteel.render.expressions.grouping import Grouping, WholeGroups, group_columns
+from firesteel.render.expressions.texts import order_text
 from firesteel.render.expressions.translator import Expressions
-from firesteel.render.expressions.windows import function_text, order_text
+from firesteel.render.expressions.windows import function_text
 from firesteel.render.relations import all_of, copies_text, expand_text, generate_text, scan_items, window_keys
 from firesteel.results.order.ordering import can_order
 
@@ -133,7 +134,7 @@ def sort(steps: Steps, relation: Sort) -> Rows:
     if plain and len({child.id for child, _, _ in by}) == len(by):
         order = Order(tuple(OrderColumn(child.id, ascending) for child, ascending, _ in by), split_equal=True)
         return Rows(nodes.sort(rows.step(), order), rows.columns)
-    text = order_text(relation.order)
+    text = order_text(relation.order, Expressions())
     return by_keys([rows.step()], [()], f"SELECT * FROM input0 ORDER BY {text}", rows.columns, "sql(sort)", None)
 
 
@@ -145,7 +146,7 @@ def limit(steps: Steps, relation: Limit) -> Rows:
     cut = [f"LIMIT {most}"] if most is not None else []
     cut += [f"OFFSET {skipped}"] if skipped else []
     if relation.order:
-        order = f"ORDER BY {order_text(relation.order)}"
+        order = f"ORDER BY {order_text(relation.order, Expressions())}"
         cut.insert(0, order)
         if most is not None:
             first = most + skipped

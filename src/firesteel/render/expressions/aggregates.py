@@ -14,6 +14,7 @@ from firesteel.plan.types import (
     checked,
     checked_inside,
     decimal_of,
+    element_of,
     engine_type,
     fields_of,
     grouped,
@@ -103,10 +104,10 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
         return f"({spread} + {statistics.spread_of_one(text, tail)})" if name.endswith("_pop") else spread
     if function.cls == "AnyRow":
         return _any_row(x.text(function["child"]), where)
-    if function.cls == "ListAgg" and not over:
-        return statistics.listed(node, x, where)
+    if function.cls == "ListAgg":
+        return statistics.listed(node, x, where, over)
     if function.cls not in ("Sum", "Average"):
-        text = None if distinct else statistics.whole_of(function, x, where, over)
+        text = statistics.whole_of(function, x, where, over, distinct)
         if text is not None:
             return text
         shown = " where its order shows: sort_array() of it is" if function.cls in statistics.LISTS else ""
@@ -128,8 +129,13 @@ def _any_row(text: str, where: str) -> str:
 def extreme(function: Expr, text: str, where: str, over: str = "") -> str:
     """The largest or smallest value; of structs, in which null is the smallest value, by what orders them."""
     name, kind = function.cls.lower(), function["child"].type
-    if not fields_of(kind):
+    if element_of(kind) is not None:
+        checked_inside(element_of(grouped(kind)))
+        other = left_to_spark("the order of arrays with nulls", kind)
+        text = f"(CASE WHEN list_count({text}) < len({text}) THEN {other} ELSE {text} END)"
+    elif not fields_of(kind):
         checked_inside(kind)
+    if not fields_of(kind):
         return f"{name}({text}){where}{f' {over}' if over else ''}"
     by = ", ".join(f"{part}, 'ASC NULLS FIRST'" for part in _ordering(text, kind)[1:])
     return f"arg_{name}_null({text}, create_sort_key({by})) FILTER (WHERE {and_known(text, where)})"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from firesteel.plan.expr import Expr, Unsupported, eval_mode, replaced
+from firesteel.plan.expr import Expr, Unsupported, eval_mode
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
@@ -43,7 +42,7 @@ def _cast(x: Expressions, n: Expr) -> str:
         return nested_cast(x, n)
     child, to = n["child"], checked_inside(n.type)
     if child.type == "void":
-        return x.text(_of_type(child, to))
+        return f"CAST({x.text(child)} AS {engine_type(to)})"
     kind = checked_inside(child.type)
     text = x.text(child)
     if kind == to:
@@ -53,17 +52,6 @@ def _cast(x: Expressions, n: Expr) -> str:
     if found is None:
         raise Unsupported(f"a cast of {said(kind)} to {said(to)} is not taken over")
     return found
-
-
-def _of_type(node: Expr, kind: str) -> Expr:
-    """What is null or raises, with a type."""
-
-    def by(part: Expr) -> Expr | None:
-        if part.type != "void":
-            return None
-        return replace(part, fields={name: replaced(field, by) for name, field in part.fields.items()}, type=kind)
-
-    return replaced(node, by)
 
 
 def _family(kind: str) -> str:

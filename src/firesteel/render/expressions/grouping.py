@@ -30,7 +30,7 @@ def group_columns(
     kinds: Columns = {}
     texts: dict[str, str] = {}
     for one in groups:
-        kind, text = grouped(one.type), x.text(one)
+        kind, text = grouped(one.type, maps=True), x.text(one)  # Spark sorts the maps first
         name = one.id if one.cls == "AttributeReference" and kind not in FLOATS else names.new("g")
         columns[same(one)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name

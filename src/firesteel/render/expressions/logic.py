@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firesteel.plan.expr import Expr, Unsupported, conjuncts
 from firesteel.plan.functions import said_function
 from firesteel.plan.raising import any_raises, may_raise
-from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, said
+from firesteel.plan.types import FLOATS, checked_inside, engine_type, fields_of, grouped, said
 from firesteel.render.expressions.texts import left_to_spark, literal, once, undivided
 
 if TYPE_CHECKING:
@@ -41,15 +41,19 @@ def _same_types(n: Expr, nodes: list[Expr], of: Callable[[Any], str] = checked_i
         raise Unsupported(f"{said_function(n)} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
 
 
+def _equal(kind: Any) -> str:
+    return engine_type(grouped(kind))
+
+
 def _comparison(x: Expressions, n: Expr) -> str:
     a, b = n["left"], n["right"]
-    _same_types(n, [a, b])
+    _same_types(n, [a, b], _equal if n.cls in ("EqualTo", "EqualNullSafe") else checked_inside)
     return f"({x.text(a)} {COMPARED[n.cls]} {x.text(b)})"
 
 
 def _in(x: Expressions, n: Expr) -> str:
     items = n["list"]
-    _same_types(n, [n["value"], *items])
+    _same_types(n, [n["value"], *items], _equal)
     if not items:
         raise Unsupported("an empty IN is not taken over")
     return f"({x.text(n['value'])} IN ({', '.join(x.texts(items))}))"

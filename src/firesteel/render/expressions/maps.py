@@ -6,8 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import FLOATS, checked, element_of, engine_type, entry_of, fields_of, said
-from firesteel.render.expressions.texts import struct_text
+from firesteel.plan.types import (
+    FLOATS,
+    checked,
+    checked_inside,
+    element_of,
+    engine_type,
+    entry_of,
+    fields_of,
+    grouped,
+    said,
+)
+from firesteel.render.expressions.texts import left_to_spark, shared, struct_text
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -67,6 +77,26 @@ def _of_map(function: str) -> Callable[[Expressions, Expr], str]:
     return lambda x, n: f"{function}({map_text(x, n['child'])})"
 
 
+def _sorted(x: Expressions, n: Expr) -> str:
+    """By the keys. Of nested keys with nulls inside, the engine has another order; and Spark makes zeros of values that are null."""
+    key, _ = entry_of(grouped(n.type, maps=True)) or ("", "")
+    fields, element = fields_of(key), element_of(key)
+    if key in FLOATS:
+        raise Unsupported(f"a map by keys of type {said(key)} is not taken over")
+    for part in [element] if element is not None else [kind for _, kind in fields or []]:
+        checked_inside(part)
+    nulls = ["list_count(e.key) < len(e.key)"] if element is not None else []
+    nulls += [f"struct_extract_at(e.key, {i + 1}) IS NULL" for i, _ in enumerate(fields or [])]
+    other = left_to_spark("the order of a map with nulls", n.type)
+
+    def of(m: str) -> str:
+        unknown = f"len(list_filter(map_entries({m}), lambda e: {' OR '.join(['e.value IS NULL', *nulls])})) > 0"
+        entries = f"CAST(map_from_entries(list_sort(map_entries({m}))) AS {engine_type(n.type)})"
+        return f"(CASE WHEN {unknown} THEN {other} ELSE {entries} END)"
+
+    return shared(x.text(n["base"]), of)
+
+
 def _struct(x: Expressions, n: Expr) -> str:
     fields, values = fields_of(n.type), x.texts(n["children"][1::2])
     if fields is None:
@@ -98,6 +128,7 @@ RULES: dict[str, Callable[[Expressions, Expr], str]] = {
     "MapFromArrays": _from_arrays,
     "MapFromEntries": _from_entries,
     "MapConcat": _concat,
+    "MapSort": _sorted,
     "MapKeys": _of_map("map_keys"),
     "MapValues": _of_map("map_values"),
     "MapEntries": _of_map("map_entries"),

@@ -7,6 +7,7 @@ on the order of the rows is not here, but ``max_by`` and ``min_by``: of rows tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.coercion import array_of
@@ -21,11 +22,13 @@ from firesteel.plan.types import (
     decimal_of,
     element_of,
     engine_type,
+    grouped,
+    is_interval,
     is_text,
     said,
 )
 from firesteel.render.expressions import hashes
-from firesteel.render.expressions.texts import left_to_spark, literal
+from firesteel.render.expressions.texts import left_to_spark, literal, order_text
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -65,23 +68,27 @@ def partial_of(function: Expr, x: Expressions, where: str) -> Partial | None:
     return None
 
 
-def whole_of(function: Expr, x: Expressions, where: str, over: str) -> str | None:  # noqa: PLR0911 - one for each function
+def whole_of(function: Expr, x: Expressions, where: str, over: str, distinct: str) -> str | None:  # noqa: PLR0911 - one for each function
     """Of whole groups. ``over``: of a window, where that is not refused. None: it is not one of these."""
     tail = where + (f" {over}" if over else "")
     if function.cls in _BITS:
-        return f"{_BITS[function.cls]}({_integer(x, function)}){tail}"
+        return f"{_BITS[function.cls]}({distinct}{_integer(x, function)}){tail}"
+    if distinct:
+        return None
     if function.cls in _BY:
         return f"{_BY[function.cls][0]}({', '.join(_value_by(x, function))}){tail}"
     if function.cls == "HyperLogLogPlusPlus":
         return hashes.estimate(function, _codes(function, x, where, over))
+    if function.cls in ("Percentile", "WeighedPercentile"):
+        return _percentile(function, x, where, over)
+    if function.cls == "PercentileDisc":
+        return _percentile_of_rows(function, x, where, over)
+    if function.cls == "ApproximatePercentile":
+        return _near_percentile(function, x, where, over)
+    if function.cls == "Mode":
+        return _mode(function, x, where, over)
     if over:
         return None
-    if function.cls == "Percentile":
-        return _percentile(function, x, where)
-    if function.cls == "ApproximatePercentile":
-        return _near_percentile(function, x, where)
-    if function.cls == "Mode":
-        return _mode(function, x, where)
     if function.cls in ("First", "Last"):
         return only_value(function, x, where)[0]
     if function.cls == "PivotFirst" and not where:
@@ -103,19 +110,32 @@ def _value_by(x: Expressions, function: Expr) -> tuple[str, str]:
 # --- percentiles ---------------------------------------------------------------------------------------------------------
 
 
-def _percentile(function: Expr, x: Expressions, where: str) -> str:
+def _percentile(function: Expr, x: Expressions, where: str, over: str) -> str:
     """Between the two values nearest to the place, as Spark weighs them."""
     often = function["frequencyExpression"]
     if often.cls != "Literal" or often["value"] != 1:
         raise Unsupported("percentiles of frequencies that are no constants are not taken over")
-    if function["reverse"] is not False:
-        raise Unsupported("percentiles from the end are not taken over")
-    wanted = _each_share(function, _between)
-    values = _sorted(function, _number(x, function["child"]), where)
+    return _at_shares(function, x, (where, over), partial(_between, weighed=function.cls == "WeighedPercentile"))
+
+
+def _percentile_of_rows(function: Expr, x: Expressions, where: str, over: str) -> str:
+    """The first value that at least the share of all rows has, or comes before."""
+    place = "floor((len(v) - 1) * {}) + 1" if function["legacyCalculation"] else "greatest(ceil(len(v) * {}), 1)"
+    return _at_shares(function, x, (where, over), lambda share: f"v[CAST({place.format(_double(share))} AS BIGINT)]")
+
+
+def _at_shares(function: Expr, x: Expressions, rows: tuple[str, str], text: Callable[[float], str]) -> str:
+    """``text`` of each share, of the sorted values ``v`` as doubles; of intervals as whole microseconds."""
+    backwards = function["reverse"]
+    if not isinstance(backwards, bool):
+        raise Unsupported("percentiles in an unknown order are not taken over")
+    values = _sorted(function, _number(x, function["child"]), *rows, "'DESC'" if backwards else "'ASC'")
+    whole = "CAST(trunc({}) AS BIGINT)" if is_interval(element_of(function.type) or function.type) else "{}"
+    wanted = _each_share(function, lambda share: whole.format(text(share)))
     return f"list_transform([{values}], lambda v: CASE WHEN v IS NOT NULL THEN {wanted} END)[1]"
 
 
-def _near_percentile(function: Expr, x: Expressions, where: str) -> str:
+def _near_percentile(function: Expr, x: Expressions, where: str, over: str) -> str:
     """Of fewer values than half the accuracy, Spark keeps each one in its summary, as a double, and so gives the exact one."""
     child, accuracy = function["child"], function["accuracyExpression"]
     kind, found = checked(child.type), decimal_of(child.type)
@@ -129,20 +149,20 @@ def _near_percentile(function: Expr, x: Expressions, where: str) -> str:
     wanted = _each_share(function, lambda share: one.format(_double(share)))
     other = left_to_spark("percentile_approx of many values", function.type)
     exact = f"CASE WHEN 2 * len(v) >= {accuracy['value']} THEN {other} WHEN v IS NOT NULL THEN {wanted} END"
-    return f"list_transform([{_sorted(function, text, where)}], lambda v: {exact})[1]"
+    return f"list_transform([{_sorted(function, text, where, over)}], lambda v: {exact})[1]"
 
 
 _PLAIN = 15
 """Digits of decimals that a double holds."""
 
 
-def _sorted(function: Expr, text: str, where: str) -> str:
+def _sorted(function: Expr, text: str, where: str, over: str, order: str = "'ASC'") -> str:
     """The values, without nulls."""
-    values = f"list({text}) FILTER (WHERE {and_known(text, where)})"
+    values = f"list({text}) FILTER (WHERE {and_known(text, where)}) {over}"
     if function["child"].type in FLOATS:
         other = left_to_spark("zeros of two signs", array_of(function["child"].type))
-        values = f"CASE WHEN bool_or({text} = 0 AND signbit({text})) THEN {other} ELSE {values} END"
-    return f"list_sort({values})"
+        values = f"CASE WHEN bool_or({text} = 0 AND signbit({text})) {over} THEN {other} ELSE {values} END"
+    return f"list_sort({values}, {order})"
 
 
 def _each_share(function: Expr, text: Callable[[float], str]) -> str:
@@ -158,19 +178,21 @@ def _double(share: float) -> str:
     return f"CAST('{share!r}' AS DOUBLE)"
 
 
-def _between(share: float) -> str:
+def _between(share: float, weighed: bool) -> str:
     """Of the sorted values ``v``."""
     at = f"((len(v) - 1) * {_double(share)})"
     low, high = (f"v[CAST({end}({at}) AS BIGINT) + 1]" for end in ("floor", "ceil"))
-    between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
+    between = f"{low} + ({at} - floor({at})) * ({high} - {low})"
+    if weighed:
+        between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
     return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {between} END)"
 
 
 def _number(x: Expressions, child: Expr) -> str:
-    kind = checked(child.type)
+    kind = checked_inside(child.type)
     if decimal_of(kind):
         return f"CAST(CAST({x.text(child)} AS VARCHAR) AS DOUBLE)"
-    if kind not in INTEGERS and kind != "double":
+    if kind not in INTEGERS and kind not in FLOATS and not is_interval(kind):
         raise Unsupported(f"percentiles of {said(kind)} are not taken over")
     return f"CAST({x.text(child)} AS DOUBLE)"
 
@@ -180,17 +202,19 @@ def and_known(text: str, where: str) -> str:
     return f"{text} IS NOT NULL" + (f" AND ({condition})" if where else "")
 
 
-def _mode(function: Expr, x: Expressions, where: str) -> str:
-    """Spark promises none of several that are equally common."""
-    child, kind = function["child"], checked_inside(function["child"].type)
-    if kind in FLOATS or function.get("reverseOpt") is not None:
-        raise Unsupported(f"mode of {said(kind)}, or in an order, is not taken over")
+def _mode(function: Expr, x: Expressions, where: str, over: str) -> str:
+    """Of several that are equally common the smallest or the largest, where an order says which; without one Spark promises none."""
+    child, kind, backwards = function["child"], checked_inside(function["child"].type), function.get("reverseOpt")
+    if kind in FLOATS:
+        raise Unsupported(f"mode of {said(kind)} is not taken over")
     text = x.text(child)
-    numbers = f"map_entries(histogram({text}) FILTER (WHERE {and_known(text, where)}))"
+    numbers = f"map_entries(histogram({text}) FILTER (WHERE {and_known(text, where)}) {over})"
     commonest = "list_filter(v, lambda e: e.value = list_max(list_transform(v, lambda o: o.value)))"
     other = left_to_spark("several values that are equally common", kind)
-    one = f"list_transform([{commonest}], lambda c: CASE WHEN len(c) > 1 THEN {other} ELSE c[1].key END)[1]"
-    return f"list_transform([{numbers}], lambda v: {one})[1]"
+    one = f"CASE WHEN len(c) > 1 THEN {other} ELSE c[1].key END"
+    if backwards is not None:
+        one = f"list_{'min' if backwards else 'max'}(list_transform(c, lambda e: e.key))"
+    return f"list_transform([{numbers}], lambda v: list_transform([{commonest}], lambda c: {one})[1])[1]"
 
 
 # --- rows that are all the same -----------------------------------------------------------------------------------------
@@ -263,21 +287,32 @@ def _codes(function: Expr, x: Expressions, where: str, over: str = "") -> str:
     return _list(f"DISTINCT {hashes.codes(x, function)}", and_known(x.text(function["child"]), where), over)
 
 
-def listed(node: Expr, x: Expressions, where: str) -> str:
-    """Texts in one, in their own order: by another one equals could stand in any."""
+def listed(node: Expr, x: Expressions, where: str, over: str) -> str:
+    """Texts in one. Where rows that are equal in the order have several texts, it is Spark's."""
     function = node["aggregateFunction"]
     child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
-    if not is_text(child.type) or delimiter.cls != "Literal" or len(order) > 1:
+    if not is_text(child.type) or delimiter.cls != "Literal":
         raise Unsupported("listagg of these values is not taken over")
     if not order:
         raise Unsupported("listagg in the order of the rows is not taken over")
-    by = order[0]
-    if x.text(by["child"]) != x.text(child):
-        raise Unsupported("listagg in another order than that of its values is not taken over")
-    direction = "ASC" if by["direction"].cls == "Ascending" else "DESC"
-    between = literal(delimiter["value"] or "", "string")
-    distinct = "DISTINCT " if node["isDistinct"] else ""
-    return f"string_agg({distinct}{x.text(child)}, {between} ORDER BY {x.text(child)} {direction}){where}"
+    text, between = x.text(child), literal(delimiter["value"] or "", "string")
+    whole = any(x.text(one["child"]) == text for one in order)
+    if node["isDistinct"] and (len(order) > 1 or not whole):
+        raise Unsupported("listagg of different values in another order than theirs is not taken over")
+    distinct, known = "DISTINCT " if node["isDistinct"] else "", and_known(text, where)
+
+    def values(*more: str) -> str:
+        return (
+            f"list({distinct}{text} ORDER BY {', '.join([order_text(order, x), *more])}) FILTER (WHERE {known}) {over}"
+        )
+
+    if whole:
+        return f"array_to_string({values()}, {between})"
+    other = left_to_spark("listagg of equals in several orders", "string")
+    both = [values(f"{text} {direction}") for direction in ("ASC", "DESC")]
+    return (
+        f"(CASE WHEN {both[0]} IS DISTINCT FROM {both[1]} THEN {other} ELSE array_to_string({both[0]}, {between}) END)"
+    )
 
 
 # --- pivots --------------------------------------------------------------------------------------------------------------
@@ -286,7 +321,9 @@ def listed(node: Expr, x: Expressions, where: str) -> str:
 def _pivoted(x: Expressions, function: Expr) -> list[str]:
     """A value for each of the pivot's constants. The rows are groups by then: there is one for each at most."""
     column, values = function["pivotColumn"], function["pivotColumnValues"]
-    if checked(column.type) in FLOATS or not all(value is None or isinstance(value, str | int) for value in values):
+    if grouped(column.type) in FLOATS or not all(
+        value is None or isinstance(value, str | int | list) for value in values
+    ):
         raise Unsupported(f"a pivot by {said(column.type)} is not taken over")
     value, by = x.text(function["valueColumn"]), x.text(column)
     kind = engine_type(function["valueColumn"].type)

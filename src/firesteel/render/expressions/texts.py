@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.types import (
     FLOATS,
     INTEGERS,
     arrows,
+    checked_inside,
     decimal_of,
     element_of,
     engine_type,
@@ -23,6 +24,9 @@ from firesteel.plan.types import (
     quoted,
     said,
 )
+
+if TYPE_CHECKING:
+    from firesteel.render.expressions.translator import Expressions
 
 
 def left_to_spark(why: str, kind: Any) -> str:
@@ -198,3 +202,16 @@ def _nested(value: Any, kind: Any) -> str:
 def struct_text(fields: list[tuple[str, str]]) -> str:
     """A struct of (name, text of the value) pairs."""
     return f"struct_pack({', '.join(f'{quoted(name)} := {text}' for name, text in fields)})"
+
+
+def order_text(order: Iterable[Expr], x: Expressions) -> str:
+    texts: list[str] = []
+    for one in order:
+        child = one["child"]
+        kind, text = child.type if arrows(child.type) else checked_inside(child.type), x.text(child)
+        if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
+            text = f"CAST({text} AS {engine_type(kind)})"
+        direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
+        nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
+        texts.append(f"{text} {direction} NULLS {nulls}")
+    return ", ".join(texts)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
-from firesteel.plan.types import INTEGERS, arrows, checked, checked_inside, engine_type
+from firesteel.plan.types import INTEGERS, checked, engine_type
 from firesteel.render.expressions.aggregates import collected, decimal_sum, whole, whole_sum_of_decimals
+from firesteel.render.expressions.texts import order_text
 from firesteel.render.expressions.translator import Expressions
 
 _RANKS = {
@@ -68,7 +67,7 @@ def _nulls(function: Expr) -> str:
 def _inside(function: Expr) -> str:
     """The order of rows inside of a frame, where equal rows have none."""
     order = function.get("order")
-    return f" ORDER BY {order_text(order)}" if order else ""
+    return f" ORDER BY {order_text(order, Expressions())}" if order else ""
 
 
 def _of_order(node: Expr, x: Expressions, keys: Keys) -> str:
@@ -104,7 +103,7 @@ def over_text(node: Expr, keys: Keys, framed: bool = True) -> str:
     if keys:
         parts.append(f"PARTITION BY {', '.join(keys)}")
     if spec["orderSpec"]:
-        parts.append(f"ORDER BY {order_text(spec['orderSpec'])}")
+        parts.append(f"ORDER BY {order_text(spec['orderSpec'], Expressions())}")
     if framed:
         parts.append(_frame(spec["frameSpecification"], spec["orderSpec"]))
     return f"OVER ({' '.join(parts)})"
@@ -135,17 +134,3 @@ def _end(end: Expr, order: list[Expr], rows: bool) -> str:
     if kind == "date" and end.type == "integer":
         return f"INTERVAL {size} DAY {side}"
     raise Unsupported("this range of a window is not taken over")
-
-
-def order_text(order: Iterable[Expr]) -> str:
-    x = Expressions()
-    texts: list[str] = []
-    for one in order:
-        child = one["child"]
-        kind, text = child.type if arrows(child.type) else checked_inside(child.type), x.text(child)
-        if child.cls == "Literal":  # the engine takes none as it is: it might be a column's number
-            text = f"CAST({text} AS {engine_type(kind)})"
-        direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
-        nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
-        texts.append(f"{text} {direction} NULLS {nulls}")
-    return ", ".join(texts)

@@ -334,6 +334,8 @@ private void node(Object v) {
         if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
         else if (v instanceof org.apache.spark.sql.catalyst.expressions.Literal && name.equals("value"))
             constant(p.productElement(i), ((org.apache.spark.sql.catalyst.expressions.Literal) v).dataType());
+        else if (v instanceof org.apache.spark.sql.catalyst.expressions.aggregate.PivotFirst && name.equals("pivotColumnValues"))
+            constants((scala.collection.Iterable) p.productElement(i), ((org.apache.spark.sql.catalyst.expressions.aggregate.PivotFirst) v).pivotColumn().dataType());
         else if (v instanceof org.apache.spark.sql.catalyst.plans.logical.Filter && name.equals("child")) {
             above = filters;
             above.add(v);
@@ -412,6 +414,18 @@ private void constant(Object v, org.apache.spark.sql.types.DataType kind) {
         out.append(']');
     }
     else value(v);
+}
+
+private void constants(scala.collection.Iterable all, org.apache.spark.sql.types.DataType kind) {
+    out.append('[');
+    boolean first = true;
+    scala.collection.Iterator it = all.iterator();
+    while (it.hasNext()) {
+        if (!first) out.append(',');
+        first = false;
+        constant(it.next(), kind);
+    }
+    out.append(']');
 }
 
 private void items(org.apache.spark.sql.catalyst.util.ArrayData a, org.apache.spark.sql.types.DataType kind) {

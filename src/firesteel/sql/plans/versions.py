@@ -13,7 +13,8 @@ from firesteel.sql.plans.java import FIELD_NAME, FIELD_NAME_OF_COPY
 
 _RELATION = ("isStreaming", "stream", "session", "originStats", "originConstraints")
 
-_TIMES = {"TimeAdd": "TimestampAddInterval"}
+_OLD = {"TimeAdd": "TimestampAddInterval", "Percentile": "WeighedPercentile"}
+_UNKNOWN = {"Percentile": "PercentileInOneOfTwoWays"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ VERSIONS = {
     version.name: version
     for version in (
         Version("4.3", relation=(*_RELATION, "fromCheckpoint"), python_functions=True),
-        Version("4.2"),
-        Version("4.1"),
-        Version("4.0", classes=_TIMES),
-        Version("3.5", _TIMES, ("isStreaming", *_RELATION[2:]), FIELD_NAME_OF_COPY, widens=False),
+        Version("4.2", classes=_UNKNOWN),
+        Version("4.1", classes=_UNKNOWN),
+        Version("4.0", classes=_OLD),
+        Version("3.5", _OLD, ("isStreaming", *_RELATION[2:]), FIELD_NAME_OF_COPY, widens=False),
     )
 }
 """The rules were held to these by their tests; in another one a field may mean something else."""
