@@ -231,12 +231,9 @@ def session(cluster) -> Session:
 
 
 def _python_without_firesteel(folder: Path) -> Path:
-    """Without ``site`` no .pth file is read, so a development install is not seen; the other packages are, by links."""
-    packages = folder / "packages-without-firesteel"
-    packages.mkdir()
-    for found in Path(sysconfig.get_paths()["purelib"]).iterdir():
-        if not found.name.startswith("firesteel"):
-            (packages / found.name).symlink_to(found)
+    """Without ``site`` no .pth file is read, so a development install is not seen. The other packages are, where they are: elsewhere, each
+    run would compile them anew."""
+    packages = sysconfig.get_paths()["purelib"]
     wrapper = folder / "python-without-firesteel"
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{sys.executable}" -S "$@"\n')
     wrapper.chmod(0o755)

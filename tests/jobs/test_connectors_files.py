@@ -205,7 +205,7 @@ def test_a_delta_table_there_and_back(env, tmp_path):
     assert not (tmp_path / "never").exists()
 
 
-@pytest.mark.parametrize("parallelism", [1, 5])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.full), 5])
 def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, parallelism):
     """Partitions with many rows have several files; one with few shares its subtask with others, not its file."""
     rows = env.from_collection([{"n": n, "k": 9 if n < 1000 else n % 2} for n in range(60_000)])
@@ -228,7 +228,9 @@ def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, paral
 
 
 @pytest.mark.parametrize("parallelism", [1, pytest.param(4, marks=pytest.mark.full)])
-@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "json"])
+@pytest.mark.parametrize(
+    "kind", ["parquet", "csv", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("arrow", "json"))]
+)
 def test_partitions_have_even_files_of_the_size_in_any_format(env, tmp_path, kind, parallelism):
     """What is a directory's name is in no file, and how rows shrink or grow there is measured. Whoever makes the rows: one subtask alone
     has to part a partition by what it expects."""

@@ -134,7 +134,7 @@ def count(rows: pa.Table) -> pa.Table:
     return pa.table({"k": rows.column("k").slice(0, 1), "n": pa.array([rows.num_rows], pa.int64())})
 
 
-@pytest.mark.parametrize("apart", [{"parallelism": 3}, {"chaining": False}])
+@pytest.mark.parametrize("apart", [{"parallelism": 3}, pytest.param({"chaining": False}, marks=pytest.mark.full)])
 def test_a_step_by_key_in_tasks_of_its_own_gets_its_exchange(session, tmp_path, apart):
     """The join's rows do not lie by its key any more: nothing may be taken from that."""
     given = tables("inner")

@@ -86,7 +86,7 @@ def test_a_key_with_most_of_the_values_is_counted_by_several(session, tmp_path, 
         assert divided[0]["parts"][0] > 2
 
 
-@pytest.mark.parametrize("keys", [("k",), ()])
+@pytest.mark.parametrize("keys", [("k",), pytest.param((), marks=pytest.mark.full)])
 def test_values_of_several_columns_are_counted_by_several(session, tmp_path, keys):
     """Few rows are folded before the exchange, where a row would hold a value of each column."""
     rows = table(0.6, False).append_column("v2", pa.array(np.random.default_rng(3).integers(0, 9_000, 25_000)))

@@ -74,7 +74,9 @@ QUERIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(
+    "query", [*QUERIES[::2], *(pytest.param(query, marks=pytest.mark.full) for query in QUERIES[1::2])]
+)
 def test_intervals(spark, env, spans, query):
     assert_as_spark(env, spark.sql(query))
 
@@ -90,7 +92,7 @@ def test_sums_that_overflow_are_sparks(spark, spans):
     assert "overflow" in acceleration.queries[0].left[0].lower()
 
 
-@pytest.mark.parametrize("call", ["avg(c3)", "to_json(named_struct('x', c3))"])
+@pytest.mark.parametrize("call", ["avg(c3)", pytest.param("to_json(named_struct('x', c3))", marks=pytest.mark.full)])
 def test_what_spark_computes_of_intervals(spark, env, spans, call):
     assert_left_to_spark(
         env, spark.sql(f"SELECT {call} AS r FROM days WHERE c3 < INTERVAL '2' DAY"), "interval day to second"

@@ -31,7 +31,7 @@ LONG = "x" * (1 << 20)
 NUMBERED = "n,s\n" + "".join(f'{i},"v{i}, x"\n' for i in range(300))
 
 
-@pytest.mark.parametrize("volume", [7, 100, 1 << 20])
+@pytest.mark.parametrize("volume", [pytest.param(7, marks=pytest.mark.full), 100, 1 << 20])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_rows_do_not_depend_on_where_splits_fall(tmp_path, volume, end):
     write(tmp_path / "a.csv", NUMBERED.replace("\n", end))
@@ -270,7 +270,7 @@ def test_a_task_tells_of_a_header_that_was_not_compared(tmp_path, monkeypatch):
         rows(tmp_path, schema=pa.schema({"a": pa.int64(), "b": pa.int64()}))
 
 
-@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("spread", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("text", "schema"),
     [

@@ -24,7 +24,7 @@ from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinish
 from firesteel.scheduler.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
 
-N = 300
+N = 200
 TWICE = 2.2
 """How much more a job of twice the width may touch."""
 A_FEW = 60

@@ -46,6 +46,7 @@ def holders(tmp_path):
             holder.end()
 
 
+@pytest.mark.full
 def test_a_process_is_kept_for_its_addresses_until_another_takes_one(holders):
     first, _ = run(holders, ["0"])
     assert run(holders, ["0"]) == (first, 2)

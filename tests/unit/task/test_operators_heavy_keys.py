@@ -52,7 +52,9 @@ def combined(combiner, table: pa.Table, ctx) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    "shares", [[0.6] * 2, [0.15] * 3, [0.0, 0.0, 0.6]], ids=["60 %", "15 %", "60 % of the last chunk"]
+    "shares",
+    [pytest.param([0.6] * 2, marks=pytest.mark.full), [0.15] * 3, [0.0, 0.0, 0.6]],
+    ids=["60 %", "15 %", "60 % of the last chunk"],
 )
 @pytest.mark.parametrize("folding", [f for f in FOLDING if f != "reduce"])
 def test_a_heavy_key_leaves_in_few_rows(tmp_path, folding, shares):
