@@ -137,6 +137,16 @@ ALIKE = {
     "contains": lambda F: F.col("s").contains("%"),
     "substr": lambda F: F.col("s").substr(2, 2),
     **{f"substring {p} {n}": (lambda F, p=p, n=n: F.substring("s", p, n)) for p in (-9, -5, -2, 0, 1, 3, 9) for n in (-1, 0, 1, 3, 20)},
+    **{name: (lambda F, name=name: getattr(F, name)("x")) for name in ("exp", "expm1", "ln", "log", "log2", "log10", "log1p", "atanh")},
+    **{f"{name} of {c}": (lambda F, name=name, c=c: getattr(F, name)(c)) for name in ("exp", "log", "log10") for c in "filmy"},
+    "log by a base": lambda F: F.log(3.0, "x"),
+    "log of a base": lambda F: F.log(0.5, F.col("l")),
+    "pow": lambda F: F.pow("x", "h"),
+    "power": lambda F: F.power("x", 2.5),
+    "pow of a constant": lambda F: F.pow(2, "b"),
+    "**": lambda F: F.col("i") ** 2,
+    "** of fractions": lambda F: F.col("x") ** F.col("f"),
+    "to the power": lambda F: 1.5 ** F.col("b"),
     "soundex": lambda F: F.soundex("s"),
     "mask": lambda F: F.mask(F.concat(F.lit("aB3-"), "w")),
     "mask by other letters": lambda F: F.mask("w", digitChar=F.lit("#")),
@@ -241,6 +251,11 @@ ALIKE = {
     "cast of times": lambda F: F.col("z").cast("date"),
     "cast of text to dates": lambda F: F.lit(" 2024-02-29 ").cast("date"),
 }  # fmt: skip
+NEAR = {
+    **{name: (lambda F, name=name: getattr(F, name)("x")) for name in ("cbrt", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "sinh", "cosh", "tanh")},
+    "atan2": lambda F: F.atan2("x", "f"),
+}  # fmt: skip
+"""Whose last digit may be another one."""
 ERRORS = {
     "overflow": lambda F: F.col("b") + F.col("b"),
     "overflow of a product": lambda F: F.col("l") * F.col("l"),
@@ -313,6 +328,16 @@ def test_values_and_types_are_sparks(frame):
     assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
 
 
+def test_angles_and_cube_roots_are_sparks_but_for_the_last_digits(frame):
+    theirs = frame.orderBy("id").select(*(build(spark_functions).alias(name) for name, build in NEAR.items())).toArrow()
+    found = ours(NEAR)
+    for name in NEAR:
+        a, b = (table[name].to_pylist() for table in (found, theirs))
+        assert [v is None for v in a] == [v is None for v in b], name
+        known = [(x, y) for x, y in zip(a, b, strict=True) if x is not None]
+        assert all((math.isnan(x) and math.isnan(y)) or math.isclose(x, y, rel_tol=1e-15) for x, y in known), name
+
+
 NAMED = [
     lambda F: F.col("i").cast("string").cast("int"),
     lambda F: (F.col("i") + 1).cast("decimal(5,2)"),
@@ -339,7 +364,7 @@ NAMED = [
 
 
 def test_columns_without_a_name_have_sparks(frame):
-    builds = [*ALIKE.values(), *NAMED]
+    builds = [*ALIKE.values(), *NEAR.values(), *NAMED]
     theirs = frame.select(*(build(spark_functions) for build in builds)).columns
     rows = Resolved.of(TABLE.schema)
     wrong = {}

@@ -56,6 +56,12 @@ class Column:
     def __rmod__(self, other: Any) -> Column:
         return _of("%", other, self)
 
+    def __pow__(self, other: Any) -> Column:
+        return _of("power", self, other)
+
+    def __rpow__(self, other: Any) -> Column:
+        return _of("power", other, self)
+
     def __neg__(self) -> Column:
         return _of("negative", self)
 

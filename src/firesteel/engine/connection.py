@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.engine import hashes
+from firesteel.engine import hashes, strict_math
 from firesteel.engine.convert import conformed
 from firesteel.engine.file_marks import FileMarks
 from firesteel.engine.files import literal
@@ -82,6 +82,7 @@ def connect(package: EnginePackage | None = None, host: str = "this machine", **
     for text in (*SETTINGS, *MACROS):
         made.execute(text)
     hashes.register(made)
+    strict_math.register(made)
     return made
 
 

@@ -256,7 +256,7 @@ SQL_DATAFRAMES = one_of("auto", "spark")(
 SQL_NEAR = switch(
     "firesteel.sql.near",
     False,
-    "Take over exp, logarithms, powers, roots and angles in queries too. The last digit of their values may differ from Spark's.",
+    "Take over angles (sin, atan2, tanh and their kind) and cbrt in queries, too. The last digit of their values may differ from Spark's.",
 )
 _remove(
     "firesteel.sql.min-input-bytes",

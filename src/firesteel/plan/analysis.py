@@ -90,8 +90,11 @@ _SPELT = {
 }  # fmt: skip
 _TRIMS = {"trim": "BOTH", "ltrim": "LEADING", "rtrim": "TRAILING"}
 _CALLED = {
-    **{name: name.upper() for name in ("sqrt", "signum", "degrees", "radians", "ceil", "floor", "rlike", "regexp", "regexp_like", "pi", "e")},
-    "toDegrees": "DEGREES", "toRadians": "RADIANS", "negate": "negative", "create_map": "map", "dateadd": "date_add",
+    **{name: name.upper() for name in (
+        "sqrt", "signum", "degrees", "radians", "ceil", "floor", "rlike", "regexp", "regexp_like", "pi", "e", "exp", "expm1", "log10", "log2",
+        "log1p", "power", "atanh", "cbrt", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh",
+    )},
+    "pow": "POWER", "toDegrees": "DEGREES", "toRadians": "RADIANS", "negate": "negative", "create_map": "map", "dateadd": "date_add",
     "timestamp_add": "timestampadd", "shiftLeft": "shiftleft", "shiftRight": "shiftright",
     "shiftRightUnsigned": "shiftrightunsigned",
 }  # fmt: skip
@@ -154,6 +157,8 @@ def _called(name: str, given: list[str]) -> str:
     if name == "when":
         whens = " ".join(f"WHEN {a} THEN {b}" for a, b in zip(given[0::2], given[1::2], strict=False))
         return f"CASE {whens}{f' ELSE {given[-1]}' if len(given) % 2 else ''} END"
+    if name == "log":
+        name = "ln" if len(given) == 1 else "LOG"
     if name == "array_sort":
         given = [*given, _ORDER_OF_VALUES]
     if name in ("aggregate", "reduce") and len(given) == 3:
@@ -615,6 +620,12 @@ def _right(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     return x.resolved(call("iff", call("isnull", text), Expr("Literal", {"value": None}, "string"), some))
 
 
+def _log(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
+    values = [x.argument(one, "double", node) for one in given]
+    fields = {"child": values[0]} if len(values) == 1 else {"left": values[0], "right": values[1]}
+    return Expr("Log" if len(values) == 1 else "Logarithm", fields, "double")
+
+
 def _type_name(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     if isinstance(given[0].type, dict):
         raise UsageError(f"{_words(node)} is of plain types, and not of {said(given[0].type)}.")
@@ -872,6 +883,7 @@ _RULES: dict[str, _Rule] = {
     "make_timestamp_ntz": _local_time,
     "try": _try,
     "right": _right,
+    "log": _log,
     "typeof": _type_name,
     "base64": _base64,
     "positive": lambda x, node, given: x.argument(given[0], "number", node),

@@ -28,6 +28,29 @@ round; col scale!=0; Round child:number scale:integer ansiEnabled=ANSI; =rounded
 bround; col scale!=0; BRound child:number scale:integer ansiEnabled=ANSI; =rounded
 rint; col; Rint child:double; double
 sqrt; col; Sqrt child:double; double
+exp; col; Exp child:double; double
+expm1; col; Expm1 child:double; double
+ln; col; Log child:double; double
+log10; col; Log10 child:double; double
+log2; col; Log2 child:double; double
+log1p; col; Log1p child:double; double
+log; arg1 arg2?; =log
+pow power; col1 col2; Pow left:double right:double; double
+atanh; col; Atanh child:double; double
+cbrt; col; Cbrt child:double; double
+sin; col; Sin child:double; double
+cos; col; Cos child:double; double
+tan; col; Tan child:double; double
+cot; col; Cot child:double; double
+sec; col; Sec child:double; double
+csc; col; Csc child:double; double
+asin; col; Asin child:double; double
+acos; col; Acos child:double; double
+atan; col; Atan child:double; double
+atan2; col1 col2; Atan2 left:double right:double; double
+sinh; col; Sinh child:double; double
+cosh; col; Cosh child:double; double
+tanh; col; Tanh child:double; double
 signum sign; col; Signum child:double; double
 degrees toDegrees; col; ToDegrees child:double; double
 radians toRadians; col; ToRadians child:double; double
