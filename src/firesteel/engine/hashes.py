@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.results.plain import fixed_values, is_text, offsets_of, to_stored
+from firesteel.results.plain import fixed_values, is_text, made_of, offsets_of, to_stored
 
 Words = NDArray[Any]
 """The hashes of rows, or a part of their values: unsigned, of as many bits as the hash has."""
@@ -27,8 +27,8 @@ Lengths = NDArray[np.int64]
 SEED = 42
 _LONG_DIGITS = 18
 """Decimals of at most so many digits are hashed as whole numbers of 64 bits."""
-_LONGEST = 4096
-"""Bytes of a text. Texts are hashed word by word, all rows at once: with one as long as this among them, Spark is faster."""
+_MOST_STEPS = 1024
+"""Values are hashed word by word, all rows at once: with one of more words among them, Spark is faster."""
 _t = pa.types
 
 
@@ -71,8 +71,8 @@ def bucket_numbers(columns: Sequence[pa.Array], rows: int, count: int) -> NDArra
 def register(connection: Any) -> None:
     """Makes them functions of the engine, each of any number of columns: ``fs_hash``, ``fs_xxhash64``, ``fs_crc32`` and ``fs_code``."""
     made: dict[str, tuple[str, Callable[[Sequence[Any], int], Any]]] = {
-        "fs_hash": ("INTEGER", lambda columns, rows: _arrow(pa.int32(), spark_hash(columns, rows))),
-        "fs_xxhash64": ("BIGINT", lambda columns, rows: _arrow(pa.int64(), xxhash64(columns, rows))),
+        "fs_hash": ("INTEGER", lambda columns, rows: made_of(pa.int32(), spark_hash(_checked(columns), rows))),
+        "fs_xxhash64": ("BIGINT", lambda columns, rows: made_of(pa.int64(), xxhash64(_checked(columns), rows))),
         "fs_crc32": ("BIGINT", lambda columns, rows: _crc32(columns[0])),
         "fs_code": ("INTEGER", _codes),
     }
@@ -83,25 +83,34 @@ def register(connection: Any) -> None:
 def _for_engine(of: Callable[[Sequence[pa.Array], int], pa.Array]) -> Callable[..., pa.Array]:
     def found(*columns: Any) -> pa.Array:
         arrays = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in columns]
-        for one in arrays:
-            if is_text(one.type) and np.diff(offsets_of(one)).max(initial=0) > _LONGEST:
-                raise ValueError(f"left to Spark: the hash of a text of more than {_LONGEST} bytes")
         return of(arrays, len(arrays[0]))
 
     return found
 
 
-def _arrow(kind: pa.DataType, values: NDArray[Any]) -> Any:
-    """Without :func:`pyarrow.array`, which imports pandas."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+def _checked(columns: Sequence[pa.Array]) -> Sequence[pa.Array]:
+    """Raises ValueError where Spark is faster."""
+    if sum(map(_steps, columns)) > _MOST_STEPS:
+        raise ValueError("left to Spark: the hash of a text or an array as long as this")
+    return columns
+
+
+def _steps(values: Any) -> int:
+    """How many words, one after another, the longest value has, about."""
+    if is_text(values.type):
+        return int(np.diff(offsets_of(values)).max(initial=0)) // 4
+    if _t.is_struct(values.type):
+        return sum(_steps(values.field(place)) for place in range(values.type.num_fields))
+    if _t.is_list(values.type):
+        return int(np.diff(offsets_of(values)).max(initial=0)) * max(_steps(values.values), 1)
+    return 1
 
 
 def _crc32(texts: Any) -> Any:
     """The checksums of bytes; null of null."""
     data, ends = (texts.buffers()[2] or pa.py_buffer(b"")).to_pybytes(), offsets_of(texts).tolist()
     found = np.array([zlib.crc32(data[start:end]) for start, end in pairwise(ends)], np.int64)
-    known = np.packbits(np.asarray(texts.is_valid()), bitorder="little")
-    return pa.Array.from_buffers(pa.int64(), len(texts), [pa.py_buffer(known), pa.py_buffer(found)])
+    return made_of(pa.int64(), found, np.asarray(texts.is_valid()))
 
 
 RANKS = 64
@@ -109,13 +118,13 @@ RANKS = 64
 
 
 def _codes(columns: Sequence[Any], rows: int) -> Any:
-    """Of values and a number of bits the codes for HyperLogLog++: ``RANKS`` times the register, which the first bits of the hash give, plus
+    """Of values and a number of bits, the same in each row, the codes for HyperLogLog++: ``RANKS`` times the register, which the first bits of the hash give, plus
     the rank, which is one more than the zeros that follow."""
-    hashes, bits = xxhash64(columns[:1], rows).view(np.uint64), columns[1][0].as_py() if rows else 1
+    hashes, bits = xxhash64(_checked(columns[:1]), rows).view(np.uint64), columns[1][0].as_py() if rows else 1
     rest = (hashes << np.uint64(bits)) | np.uint64(1 << (bits - 1))
     first = rest & ~(rest >> np.uint64(1))  # so that a double is never rounded up to the next power of two
     length = np.frexp(first.astype(np.float64))[1]
-    return _arrow(pa.int32(), (hashes >> np.uint64(64 - bits)).astype(np.int32) * RANKS + (65 - length))
+    return made_of(pa.int32(), (hashes >> np.uint64(64 - bits)).astype(np.int32) * RANKS + (65 - length))
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------
@@ -166,7 +175,7 @@ def _elements(by: _Hash, values: Any, seeds: Words) -> Words:
     lengths = np.diff(ends)
     for place in range(int(lengths.max(initial=0))):
         rows = np.flatnonzero(lengths > place)
-        hashes[rows] = _column(by, inside.take(_arrow(pa.int64(), ends[rows] + place)), hashes[rows])
+        hashes[rows] = _column(by, inside.take(made_of(pa.int64(), ends[rows] + place)), hashes[rows])
     return hashes
 
 

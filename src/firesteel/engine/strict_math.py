@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.results.plain import fixed_values
+from firesteel.results.plain import fixed_values, made_of
 
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -94,7 +94,7 @@ def log1p(x: Doubles) -> Doubles:
     lower = whole < 0x6A09E
     f = np.where(alone, x, _with_high(u, whole | np.where(lower, 0x3FF00000, 0x3FE00000)) - 1.0)
     n = np.where(alone, 0, np.where(lower, k, k + 1)).astype(np.float64)
-    c = np.where(alone, 0.0, c)
+    c = np.where(n == 0, 0.0, c)
     near_one = ~alone & (np.where(lower, whole, (0x100000 - whole) >> 2) == 0)
     half = 0.5 * f * f
     s = f / (2.0 + f)
@@ -286,8 +286,7 @@ def _for_engine(of: Callable[..., Doubles], bound: float | None) -> Callable[...
         known = reduce(np.logical_and, (np.asarray(one.is_valid()) for one in arrays))
         if bound is not None:
             known &= ~(given[0] <= bound)
-        buffers = [pa.py_buffer(np.packbits(known, bitorder="little")), pa.py_buffer(values)]
-        return pa.Array.from_buffers(pa.float64(), len(values), buffers)
+        return made_of(pa.float64(), values, known)
 
     def of_one(x: Any) -> pa.Array:  # the engine counts parameters
         return found(x)

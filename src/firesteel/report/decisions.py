@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from firesteel.humanize import first_of, format_seconds, plural
+from firesteel.humanize import first_of, format_bytes, format_count, format_seconds, plural
 from firesteel.report.waits import of_request
 from firesteel.scheduler.kernel.decisions import (
+    Admission,
+    AdmittedBecause,
     AnyFacts,
+    BlockedAlone,
+    BlockedFor,
     BlockedUse,
+    CancelPutOff,
     Failed,
     GoesOn,
     KeptSubtasks,
+    Merge,
+    Merged,
     MetRetiredWorker,
+    NetworkNeed,
+    NetworkShare,
+    NotStored,
+    Offload,
     OnBlockedNode,
     Outcome,
+    PipelinedRegions,
+    ReadLess,
     RejectedOften,
+    RoomKept,
     Slow,
     Told,
     Won,
@@ -25,6 +37,12 @@ from firesteel.scheduler.kernel.decisions import (
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.kernel.waits import ForRoom, ForWorker, Subtasks
 
+_ADMITTED = {
+    AdmittedBecause.CORES_RUN_OUT: "cores run out before memory ({}): all is given to Spark, which keeps cores apart",
+    AdmittedBecause.MEMORY_MAY: "memory may run out before cores ({}): what has no slot waits, the rest runs where its slot is",
+    AdmittedBecause.OTHER_JOB: "another job of the session asks for so much memory a core that it may run out before cores: what has no slot waits",
+    AdmittedBecause.IN_TURN: "the session serves what came first, and nothing may queue there before a mirror",
+}
 _BLOCKED_USE = {
     BlockedUse.REJECTED_OFTEN: "it was rejected too often",
     BlockedUse.BEGAN_BEFORE: "it began before it could know",
@@ -45,10 +63,11 @@ def reason_of(decision: Decision, *, named: bool = True) -> str:
         facts = msgspec.convert(decision.inputs, AnyFacts)
     except msgspec.ValidationError:  # its reason is a sentence; or it is of a later format
         return decision.reason
-    return _sentence(facts, f" of '{decision.name}'" if named else "", decision.result)
+    return _sentence(facts, f" of '{decision.name}'" if named else "", decision)
 
 
-def _sentence(facts: AnyFacts, of: str, result: Any) -> str:
+def _sentence(facts: AnyFacts, of: str, decision: Decision) -> str:  # noqa: PLR0912, PLR0915 - one for each kind
+    result = decision.result
     match facts:
         case MetRetiredWorker():
             text = (
@@ -83,6 +102,52 @@ def _sentence(facts: AnyFacts, of: str, result: Any) -> str:
             if facts.others:
                 how = f"has all its slots, {waited} after other jobs held some of what it asked for"
             text = f"group '{facts.group}' {how}"
+        case BlockedFor():
+            text = _blocked(facts, decision)
+        case BlockedAlone():
+            text = f"blocked nodes are left alone again: {plural(facts.others, 'other node')} can be used"
+            if not facts.others:
+                blocked = ", ".join(facts.blocked)
+                text = f"nothing but blocked nodes is known ({blocked}): they are used again, rather than wait"
+        case RoomKept():
+            text = (
+                f"others got {facts.passed} slots while none was large enough for '{decision.name}': room for one is kept on "
+                f"{', '.join(facts.workers)} until it is there, and again whenever that happens"
+            )
+        case Admission():
+            asked, there = max(facts.asked_bytes_per_core.values()), facts.least_bytes_per_core
+            text = _ADMITTED[facts.why].format(
+                f"{format_bytes(asked)} a core are asked for, {format_bytes(there)} are there"
+            )
+        case NetworkNeed():
+            text = (
+                f"readers and writers of the {plural(len(facts.vertices), 'step')} of group '{facts.group}' hold up to "
+                f"{format_bytes(facts.needed)} in a slot: {_network_share(facts.share, result)}"
+            )
+        case Merge():
+            text = _merge(facts, result)
+        case Merged():
+            text = _merged(facts, result)
+        case PipelinedRegions():
+            each = "all at once" if result == 1 else "each all at once"
+            text = (
+                f"{plural(facts.subtasks, 'subtask')} of vertices {', '.join(map(str, facts.vertices))} run in "
+                f"{plural(result, 'region')}, {each}: {decision.rule}"
+            )
+        case Offload():
+            text = (
+                f"The descriptor of {plural(facts.partitions, 'partition')} takes {format_bytes(facts.bytes)} and "
+                f"goes to {plural(facts.consumers, 'consumer')}, so it is stored once and fetched by every executor."
+            )
+        case NotStored():
+            text = f"A descriptor could not be stored as a blob and travels in each deployment: {facts.error}"
+        case CancelPutOff():
+            text = "The sinks are being published, which is not interrupted: the job is cancelled only if that fails."
+        case ReadLess():
+            text = f"reads all of {format_bytes(facts.bytes)}: {facts.found}"
+            if result["bytes"] < facts.bytes:
+                less, splits = format_bytes(result["bytes"]), plural(facts.splits, "split")
+                text = f"reads {less} of {format_bytes(facts.bytes)} in {splits}: {facts.found}"
         case Told():
             text = f"{facts.before}{of}{facts.after}"
     return text
@@ -117,6 +182,52 @@ def _slow(facts: Slow, of: str, mirrors: list[list[int]]) -> str:
     there = f" on {node}" if node else ""
     others = f", and {len(mirrors) - 1} more" if len(mirrors) > 1 else ""
     return f"{who} has taken {format_seconds(facts.taken)}{there}, {facts.why}: attempt {mirrors[0][1] + 1} is made beside it{others}"
+
+
+def _blocked(facts: BlockedFor, decision: Decision) -> str:
+    match decision.result:
+        case "blocked":
+            return f"node {facts.node} is blocked for {format_seconds(facts.end - facts.start)}: {facts.cause}"
+        case "unblocked":
+            told = f", reported {facts.times} times" if facts.times > 1 else ""
+            after = format_seconds(decision.at - facts.start)
+            return f"node {facts.node} is not blocked any more, after {after}{told}"
+        case _:
+            left = format_seconds(facts.end - decision.at)
+            return f"node {facts.node} stays blocked for another {left}: it was reported {facts.times} times by now"
+
+
+def _network_share(share: NetworkShare, given: int) -> str:
+    match share:
+        case NetworkShare.NOTHING_STORED:
+            return "nothing is stored between them"
+        case NetworkShare.SLOTS_STAY:
+            return "its slots stay as they are, for others would need other executors"
+        case NetworkShare.WHOLE:
+            return "it is part of the slots that are asked for from now on"
+        case NetworkShare.AS_FITS:
+            told = f"{format_bytes(given)} of it" if given else "nothing of it"
+            return f"{told} enters the profile, for workers would hold fewer slots with all of it"
+
+
+def _merge(facts: Merge, groups: int | str) -> str:
+    mean, least = format_bytes(round(facts.mean_slice)), format_bytes(facts.threshold)
+    slices = f"{plural(facts.slices, 'slice')} of {mean} on average, under {least}"
+    saved, cost = format_seconds(facts.saved_s), format_seconds(facts.cost_s)
+    if not isinstance(groups, int):
+        return f"{slices}, but merging saves only {saved} for {cost}, less than twice its price: they are read as they are."
+    become = f"{plural(facts.partitions, 'object')} become {format_count(groups)}"
+    return f"{slices}: {become}, which saves {saved} for {cost}."
+
+
+def _merged(facts: Merged, count: int) -> str:
+    seconds = format_seconds(facts.seconds)
+    if not facts.in_time:
+        return f"Merging data set {facts.dataset} took longer than {seconds}: its consumers read the single objects."
+    stale = f", {plural(facts.stale, 'group')} of partitions produced anew meanwhile" if facts.stale else ""
+    why = f", {plural(facts.failed, 'group')} not ({facts.failure or 'no reason was given'})" if facts.failed else ""
+    done = f"{plural(count, 'group')} of data set {facts.dataset} merged{stale}{why}"
+    return f"{done}, {format_bytes(facts.bytes)}, {seconds} after it was asked for."
 
 
 def _attempt(number: int, node: str, is_mirror: bool) -> str:

@@ -263,6 +263,12 @@ def fixed_values(array: Any, dtype: Any, per_row: int = 1) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype, count, array.offset * per_row * dtype.itemsize)
 
 
+def made_of(kind: Any, values: NDArray[Any], known: NDArray[Any] | None = None) -> Any:
+    """The array of fixed-width values; null where they are not ``known``. Without :func:`pyarrow.array`, which imports pandas."""
+    validity = None if known is None else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(values)])
+
+
 def offsets_of(array: Any) -> NDArray[np.int64]:
     """int64[rows + 1]: where each row's bytes or elements begin, for string, binary, list and map layouts."""
     return stored_offsets(array).astype(np.int64)

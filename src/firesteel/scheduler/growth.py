@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from firesteel.humanize import plural
 from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex, ShipStrategy
 from firesteel.model.pipelined_region import fed_while_running
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.joins import Joins
+from firesteel.scheduler.kernel.decisions import PipelinedRegions
 from firesteel.scheduler.kernel.events import Event, FailureCause, FailureKind, SizesLoaded
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.model import Bounds, SlotBound
@@ -67,19 +67,14 @@ class Growth(Policy):
         """How many pipelined regions there are, and why. Of a vertex alone in its region there is nothing to say."""
         blocks = {block.number: block for block in map(self._graph.regions.block, vertices) if len(block.vertices) > 1}
         for _, block in sorted(blocks.items()):
-            tasks = int(block.sizes().sum())
             all_to_all = _has_all_to_all(self._graph.job_graph, block)
-            rule = "an all-to-all edge inside" if all_to_all else "pointwise edges inside"
-            each = "all at once" if block.count == 1 else "each all at once"
             self._job.recorder.decision(
                 "pipelined regions",
                 vertex=block.vertices[0],
                 name=self._graph.vertices[block.vertices[0]].job.name,
-                inputs={"vertices": list(block.vertices), "subtasks": tasks},
-                rule=rule,
+                inputs=PipelinedRegions(vertices=list(block.vertices), subtasks=int(block.sizes().sum())),
+                rule="an all-to-all edge inside" if all_to_all else "pointwise edges inside",
                 result=block.count,
-                reason=f"{plural(tasks, 'subtask')} of vertices {', '.join(map(str, block.vertices))} run in "
-                f"{plural(block.count, 'region')}, {each}: {rule}",
             )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from firesteel.humanize import format_seconds, plural
 from firesteel.scheduler.kernel.commands import BlockNodes, ShareBlockedNode
+from firesteel.scheduler.kernel.decisions import BlockedAlone, BlockedFor
 from firesteel.scheduler.kernel.events import ExecutorChanged, NodeBlocked
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
@@ -91,7 +91,7 @@ class Blocklist:
             self.entries[node] = replace(old, end=max(old.end, end), times=old.times + 1)
             return
         entry = self.entries[node] = BlockedNode(node, cause, self._recorder.at, end)
-        self._decide(entry, "blocked", f"node {node} is blocked for {format_seconds(end - entry.start)}: {cause}")
+        self._decide(entry, "blocked")
         self._set_timer()
         self._tell()
 
@@ -99,13 +99,9 @@ class Blocklist:
         """Unblocks the nodes whose time is over."""
         for entry in [entry for entry in self.entries.values() if entry.end <= self._recorder.at]:
             del self.entries[entry.node]
-            told = f", reported {entry.times} times" if entry.times > 1 else ""
-            after = format_seconds(self._recorder.at - entry.start)
-            self._decide(entry, "unblocked", f"node {entry.node} is not blocked any more, after {after}{told}")
+            self._decide(entry, "unblocked")
         for entry in [entry for entry in self.entries.values() if self._ends[entry.node] <= self._recorder.at]:
-            left = format_seconds(entry.end - self._recorder.at)
-            times = f"it was reported {entry.times} times by now"
-            self._decide(entry, "prolonged", f"node {entry.node} stays blocked for another {left}: {times}")
+            self._decide(entry, "prolonged")
         self._set_timer()
         self._tell()
 
@@ -144,30 +140,19 @@ class Blocklist:
             self.avoided_since = {node: self.avoided_since.get(node, self._recorder.at) for node in avoided}
             self._recorder.emit(BlockNodes(avoided))
 
-    def _decide(self, entry: BlockedNode, result: str, reason: str) -> None:
+    def _decide(self, entry: BlockedNode, result: str) -> None:
         self._ends[entry.node] = entry.end
         self._recorder.decision(
             "blocklist",
-            inputs={
-                "node": entry.node,
-                "cause": entry.cause,
-                "start": entry.start,
-                "end": entry.end,
-                "times": entry.times,
-            },
+            inputs=BlockedFor(node=entry.node, cause=entry.cause, start=entry.start, end=entry.end, times=entry.times),
             rule="MARK_BLOCKED",
             result=result,
-            reason=reason,
         )
 
     def _decide_use(self, blocked: tuple[str, ...], is_all: bool, others: int) -> None:
-        reason = f"blocked nodes are left alone again: {plural(others, 'other node')} can be used"
-        if is_all:
-            reason = f"nothing but blocked nodes is known ({', '.join(blocked)}): they are used again, rather than wait"
         self._recorder.decision(
             "blocklist",
-            inputs={"blocked": list(blocked), "others": others},
+            inputs=BlockedAlone(blocked=list(blocked), others=others),
             rule="a blocked node is used when nothing else exists",
             result="used" if is_all else "avoided",
-            reason=reason,
         )

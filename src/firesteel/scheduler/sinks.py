@@ -9,6 +9,7 @@ import numpy as np
 
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import CommitSinks
+from firesteel.scheduler.kernel.decisions import CancelPutOff
 from firesteel.scheduler.kernel.events import CancelRequested, Event, SinksCommitted, SinksFailed
 from firesteel.scheduler.kernel.states import IS_PENDING
 from firesteel.scheduler.policy import Policy
@@ -61,10 +62,9 @@ class Sinks(Policy):
         self._cancel_reason = event.reason
         self._job.recorder.decision(
             "cancel",
-            inputs={"reason": event.reason},
+            inputs=CancelPutOff(reason=event.reason),
             rule="too late",
             result="put off",
-            reason="The sinks are being published, which is not interrupted: the job is cancelled only if that fails.",
         )
 
     def _writers_left(self) -> bool:

@@ -39,8 +39,10 @@ def test_after_it():
 
 
 def is_over(pid):
+    """A killed process ends when the machine comes to it."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE or process.wait(60) is None
     except psutil.NoSuchProcess:
         return True
 

@@ -9,14 +9,26 @@ from firesteel.journal.file import encode, read
 from firesteel.report.decisions import reason_of, with_reason
 from firesteel.report.explain import explain
 from firesteel.scheduler.kernel.decisions import (
+    Admission,
+    AdmittedBecause,
+    BlockedAlone,
+    BlockedFor,
     BlockedUse,
     Failed,
     GoesOn,
     KeptSubtasks,
+    Merge,
+    Merged,
     MetRetiredWorker,
+    NetworkNeed,
+    NetworkShare,
+    NotStored,
+    Offload,
     OnBlockedNode,
     Outcome,
+    ReadLess,
     RejectedOften,
+    RoomKept,
     Slow,
     Won,
 )
@@ -33,6 +45,11 @@ GPU = {
 }
 BOTH = GPU | {"num_steps": 2, "needs": ((ResourceProfile(1.0), 2), (ResourceProfile.UNKNOWN, 1))}
 HELD = (("x", WorkerResources(1.5, 1 << 30, {"gpu": 1.0})), ("y", WorkerResources(1.0, 0)))
+BLOCKED = BlockedFor(node="a", cause="it was slow", start=0.0, end=60.0, times=2)
+MERGE = Merge(
+    dataset=3, partitions=25, slices=100, requests=100, stored_bytes=100 << 10, mean_slice=1024.0, request_seconds=0.1, slots=2,
+    threshold=16 << 10, saved_s=4.0, cost_s=1.0,
+)  # fmt: skip
 SLOW = {"nodes": ["a", ""], "elapsed": [9.0, 5.0], "baseline": [1.0, 1.0], "limit": 2}
 
 
@@ -141,6 +158,88 @@ SLOW = {"nodes": ["a", ""], "elapsed": [9.0, 5.0], "baseline": [1.0, 1.0], "limi
             "waits",
             "Group 'gpu' (steps 'a', 'b' and 1 more) waits for 2 slots of 1 core, 1 GiB heap, 2 gpu: 3 workers could hold some, but they "
             "have no room now, and there job 'x' holds 1.5 cores, 1 GiB, 1 gpu; job 'y' holds 1 core, 0 B.",
+        ),
+        (BLOCKED, "blocked", "node a is blocked for 1 min: it was slow"),
+        (BLOCKED, "unblocked", "node a is not blocked any more, after 1 s, reported 2 times"),
+        (BLOCKED, "prolonged", "node a stays blocked for another 59 s: it was reported 2 times by now"),
+        (
+            BlockedAlone(blocked=["a", "b"], others=0),
+            "used",
+            "nothing but blocked nodes is known (a, b): they are used again, rather than wait",
+        ),
+        (
+            BlockedAlone(blocked=["a"], others=2),
+            "avoided",
+            "blocked nodes are left alone again: 2 other nodes can be used",
+        ),
+        (
+            RoomKept(group="gpu", workers=["w1", "w2"], passed=4),
+            ["w1", "w2"],
+            "others got 4 slots while none was large enough for 'read': room for one is kept on w1, w2 until it is there, and again "
+            "whenever that happens",
+        ),
+        (
+            Admission(
+                asked_bytes_per_core={"a": 1 << 30, "b": 2.0},
+                least_bytes_per_core=1 << 20,
+                why=AdmittedBecause.MEMORY_MAY,
+            ),
+            "the slot pool",
+            "memory may run out before cores (1 GiB a core are asked for, 1 MiB are there): what has no slot waits, the rest runs where "
+            "its slot is",
+        ),
+        (
+            NetworkNeed(group="g", vertices=[1], needed=3 << 20, far=False, share=NetworkShare.WHOLE),
+            3 << 20,
+            "readers and writers of the 1 step of group 'g' hold up to 3 MiB in a slot: it is part of the slots that are asked for from now on",
+        ),
+        (
+            NetworkNeed(group="g", vertices=[1, 2], needed=3 << 20, far=True, share=NetworkShare.AS_FITS),
+            0,
+            "readers and writers of the 2 steps of group 'g' hold up to 3 MiB in a slot: nothing of it enters the profile, for workers would "
+            "hold fewer slots with all of it",
+        ),
+        (
+            MERGE,
+            4,
+            "100 slices of 1 KiB on average, under 16 KiB: 25 objects become 4, which saves 4 s for 1 s.",
+        ),
+        (
+            MERGE,
+            "not merged",
+            "100 slices of 1 KiB on average, under 16 KiB, but merging saves only 4 s for 1 s, less than twice its price: they are read as "
+            "they are.",
+        ),
+        (
+            Merged(dataset=3, groups=4, seconds=2.0, bytes=1 << 20, stale=1, failed=2),
+            1,
+            "1 group of data set 3 merged, 1 group of partitions produced anew meanwhile, 2 groups not (no reason was given), 1 MiB, 2 s after "
+            "it was asked for.",
+        ),
+        (
+            Merged(dataset=3, groups=4, seconds=9.0, in_time=False),
+            0,
+            "Merging data set 3 took longer than 9 s: its consumers read the single objects.",
+        ),
+        (
+            Offload(dataset=0, partitions=1, bytes=2048, consumers=300, threshold=1),
+            "ab",
+            "The descriptor of 1 partition takes 2 KiB and goes to 300 consumers, so it is stored once and fetched by every executor.",
+        ),
+        (
+            NotStored(blob="ab", error="disk full"),
+            "inline",
+            "A descriptor could not be stored as a blob and travels in each deployment: disk full",
+        ),
+        (
+            ReadLess(filters=[], bytes=2048, splits=3, found="5 keys"),
+            {"bytes": 1024, "splits": 1},
+            "reads 1 KiB of 2 KiB in 3 splits: 5 keys",
+        ),
+        (
+            ReadLess(filters=[], bytes=2048, splits=3, found="made up"),
+            {"bytes": 2048, "splits": 3},
+            "reads all of 2 KiB: made up",
         ),
     ],
 )

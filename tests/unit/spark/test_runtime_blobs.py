@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firesteel.model.descriptors import digest_of
+from firesteel.report.decisions import reason_of
 from firesteel.results.storage.store import ResultStore, StorageError
 from firesteel.scheduler.kernel.commands import GateDescriptor
 from firesteel.spark.storage import blob_server
@@ -235,7 +236,7 @@ def test_what_cannot_be_stored_is_carried_inline_and_told(store):
     blob = gate().as_offloaded()
     server.store(blob.encoded.digest, blob.encoded.data)
     assert server.carry(blob) == (blob.encoded.digest, blob.encoded.data)
-    assert "travels in each deployment" in said.get(timeout=600).as_decision(1.0).reason
+    assert "travels in each deployment" in reason_of(said.get(timeout=600).as_decision(1.0))
     server.close()
 
 

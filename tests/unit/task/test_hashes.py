@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -62,12 +63,17 @@ def test_statements_of_several_threads_at_once():
     assert found == [expected] * 4
 
 
-def test_long_texts_are_left_to_spark():
+@pytest.mark.parametrize(
+    "value", ["repeat('x', {})", "range({} // 4)", "{{'t': repeat('x', {})}}", "[repeat('x', {} // 2), 'y']"]
+)
+def test_long_values_are_left_to_spark(value):
     """Word by word they cost more than Spark takes."""
     engine = connect()
-    assert len(engine.sql("SELECT fs_hash(repeat('x', 4096))").fetchall()) == 1
-    with pytest.raises(duckdb.InvalidInputException, match="left to Spark: the hash of a text of more than 4096 bytes"):
-        engine.sql("SELECT fs_hash(repeat('x', 4097))").fetchall()
+    for function in ("fs_hash({})", "fs_xxhash64({})", "fs_code({}, 9)"):
+        assert len(engine.sql(f"SELECT {function.format(value.format(4096))}").fetchall()) == 1
+        with pytest.raises(duckdb.InvalidInputException, match="left to Spark: the hash of a text or an array as long"):
+            engine.sql(f"SELECT {function.format(value.format(4104))}").fetchall()
+    assert engine.sql("SELECT fs_crc32(repeat('x', 9000)::BLOB)").fetchall() == [(zlib.crc32(b"x" * 9000),)]
 
 
 def test_bytes_of_every_length():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr
+from firesteel.render.expressions.texts import filled, shared
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -23,25 +23,13 @@ _TEXTS = {
     "Atanh": "fs_atanh({child})",
     "Pow": "fs_pow({left}, {right})",
 }
-_PLAIN_POWERS = {
-    0.0: "CASE WHEN {left} IS NOT NULL THEN 1::DOUBLE END",
-    1.0: "{left}",
-    2.0: "{left} * {left}",
-    -1.0: "1 / {left}",
-}
-"""Powers of which Java has a rule of their own, by the exponent."""
-
-
-def filled(text: str, x: Expressions, n: Expr) -> str:
-    """A text with the names of the node's fields in braces."""
-    names = {name for _, name, _, _ in string.Formatter().parse(text) if name}
-    return f"({text.format(**{name: x.text(n[name]) for name in names})})"
 
 
 def _pow(x: Expressions, n: Expr) -> str:
     right = n["right"]
-    known = right["value"] if right.cls == "Literal" else None
-    return filled(_TEXTS["Pow"] if known is None else _PLAIN_POWERS.get(float(known), _TEXTS["Pow"]), x, n)
+    if right.cls == "Literal" and right["value"] == 2:
+        return shared(x.text(n["left"]), lambda left: f"({left} * {left})")
+    return filled(_TEXTS["Pow"], x, n)
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {

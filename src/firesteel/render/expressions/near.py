@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from firesteel.plan.expr import Expr
-from firesteel.render.expressions.exponents import filled
+from firesteel.render.expressions.texts import filled
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import zlib
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 def left_to_spark(why: str, kind: Any) -> str:
     """An expression that ends the fragment: Spark then runs the query, and raises its own error or knows the answer."""
     return f"CAST(error('left to Spark: {why}') AS {engine_type(kind)})"
+
+
+def filled(text: str, x: Expressions, n: Expr) -> str:
+    """A text with the names of the node's fields in braces."""
+    names = {name for _, name, _, _ in string.Formatter().parse(text) if name}
+    return f"({text.format(**{name: x.text(n[name]) for name in names})})"
 
 
 def once(text: str, use: Callable[[str], str]) -> str:

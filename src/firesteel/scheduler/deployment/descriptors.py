@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, plural
 from firesteel.model import descriptors
 from firesteel.model.arrays import Ints, compact
 from firesteel.model.job_graph import IntermediateDataSet
 from firesteel.scheduler.kernel.commands import Deploy, DropBlobs, GateDescriptor, Placement, StoreBlob
+from firesteel.scheduler.kernel.decisions import Offload
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
@@ -124,17 +124,14 @@ class DeploymentDescriptorFactory:
         self._recorder.decision(
             "offload",
             vertex=dataset.producer,
-            inputs={
-                "dataset": dataset.id,
-                "bytes": len(encoded.data),
-                "consumers": consumers,
-                "threshold": self._threshold,
-            },
+            inputs=Offload(
+                dataset=dataset.id,
+                partitions=len(gate.attempts),
+                bytes=len(encoded.data),
+                consumers=consumers,
+                threshold=self._threshold,
+            ),
             rule="descriptor bytes x consumers",
             result=encoded.digest.hex(),
-            reason=(
-                f"The descriptor of {plural(len(gate.attempts), 'partition')} takes {format_bytes(len(encoded.data))} and "
-                f"goes to {plural(consumers, 'consumer')}, so it is stored once and fetched by every executor."
-            ),
         )
         return gate.as_offloaded()

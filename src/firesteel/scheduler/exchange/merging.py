@@ -19,12 +19,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import MERGE_REQUEST_TIME, MERGE_THRESHOLD
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import GateDescriptor, MergedObjects, MergePartitions, ReleaseMerged
+from firesteel.scheduler.kernel.decisions import Merge, Merged
 from firesteel.scheduler.kernel.events import Event, PartitionsMerged
 from firesteel.scheduler.kernel.waits import ForMerging, Wait
 from firesteel.scheduler.policy import Policy
@@ -151,22 +151,21 @@ class Merging(Policy):
             "merge",
             vertex=result.dataset.producer,
             name=self._graph.vertices[result.dataset.producer].job.name,
-            inputs={
-                "dataset": result.dataset.id,
-                "partitions": estimate.partitions,
-                "slices": estimate.slices,
-                "requests": estimate.requests,
-                "stored_bytes": result.info.stored_bytes,
-                "mean_slice": round(estimate.mean, 1),
-                "request_seconds": self.request_seconds,
-                "slots": self._slots,
-                "threshold": self._threshold,
-                "saved_s": round(estimate.saved, 3),
-                "cost_s": round(estimate.cost, 3),
-            },
+            inputs=Merge(
+                dataset=result.dataset.id,
+                partitions=estimate.partitions,
+                slices=estimate.slices,
+                requests=estimate.requests,
+                stored_bytes=result.info.stored_bytes,
+                mean_slice=round(estimate.mean, 1),
+                request_seconds=self.request_seconds,
+                slots=self._slots,
+                threshold=self._threshold,
+                saved_s=round(estimate.saved, 6),
+                cost_s=round(estimate.cost, 6),
+            ),
             rule=f"time for saved requests and slices > {WORTH:g} x (a round of tasks that reads and writes all bytes)",
             result=estimate.groups if estimate.pays else "not merged",
-            reason=_reason(estimate, self._threshold),
         )
         if estimate.pays:
             self._ask(result, bounds.astype(np.int64), estimate)
@@ -217,18 +216,20 @@ class Merging(Policy):
         kept = _select(objects, usable) if usable.any() else None
         result.read_merged(kept)
         count = 0 if kept is None else len(kept.first)
-        failed = len(asked.bounds) - 1 - len(event.groups)
-        stale = f", {_count(int((~usable).sum()))} of partitions produced anew meanwhile" if not usable.all() else ""
-        why = f", {_count(failed)} not ({event.reason or 'no reason was given'})" if failed else ""
         self._recorder.decision(
             "merged",
             vertex=result.dataset.producer,
             name=self._graph.vertices[result.dataset.producer].job.name,
-            inputs={"dataset": event.dataset, "groups": len(asked.bounds) - 1},
+            inputs=Merged(
+                dataset=event.dataset,
+                groups=len(asked.bounds) - 1,
+                seconds=self._recorder.at - asked.since,
+                bytes=int(event.stored_bytes.sum()),
+                stale=int((~usable).sum()),
+                failed=len(asked.bounds) - 1 - len(event.groups),
+                failure=event.reason,
+            ),
             result=count,
-            reason=f"{_count(count)} of data set {event.dataset} merged{stale}{why}, "
-            f"{format_bytes(int(event.stored_bytes.sum()))}, {format_seconds(self._recorder.at - asked.since)} after it was "
-            "asked for.",
         )
         self._go_ahead(result)
 
@@ -244,11 +245,14 @@ class Merging(Policy):
             "merged",
             vertex=result.dataset.producer,
             name=self._graph.vertices[result.dataset.producer].job.name,
-            inputs={"dataset": result.dataset.id, "groups": len(asked.bounds) - 1},
+            inputs=Merged(
+                dataset=result.dataset.id,
+                groups=len(asked.bounds) - 1,
+                seconds=self._recorder.at - asked.since,
+                in_time=False,
+            ),
             rule="patience",
             result=0,
-            reason=f"Merging data set {result.dataset.id} took longer than "
-            f"{format_seconds(self._recorder.at - asked.since)}: its consumers read the single objects.",
         )
         self._go_ahead(result)
 
@@ -324,18 +328,6 @@ def _requests(result: IntermediateResult, vertex: ExecutionJobVertex) -> int:
     return total
 
 
-def _reason(estimate: MergeEstimate, threshold: int) -> str:
-    slices = (
-        f"{plural(estimate.slices, 'slice')} of {format_bytes(round(estimate.mean))} on average, "
-        f"under {format_bytes(threshold)}"
-    )
-    saved, cost = format_seconds(estimate.saved), format_seconds(estimate.cost)
-    if estimate.pays:
-        become = f"{plural(estimate.partitions, 'object')} become {format_count(estimate.groups)}"
-        return f"{slices}: {become}, which saves {saved} for {cost}."
-    return f"{slices}, but merging saves only {saved} for {cost}, less than twice its price: they are read as they are."
-
-
 def _objects(asked: _Asked, event: PartitionsMerged) -> MergedObjects:
     groups = np.asarray(event.groups, np.int64)
     order = np.argsort(groups)
@@ -361,7 +353,3 @@ def _covers(objects: MergedObjects, partitions: Ints) -> Mask:
 
 def _select(objects: MergedObjects, chosen: Mask) -> MergedObjects:
     return MergedObjects(objects.first[chosen], objects.end[chosen], objects.tokens[chosen])
-
-
-def _count(groups: int) -> str:
-    return plural(groups, "group")

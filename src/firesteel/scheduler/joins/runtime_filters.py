@@ -7,7 +7,7 @@ the slots that are idle meanwhile cost less than it can save.
 
 from __future__ import annotations
 
-from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.absorbing import SIDES, worker_of
 from firesteel.model.job_graph import JobVertex, RuntimeFilter
 from firesteel.options import RUNTIME_FILTER_MAX_BUILD, RUNTIME_FILTER_MIN_PROBE
@@ -15,6 +15,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.kernel.commands import NarrowSource
+from firesteel.scheduler.kernel.decisions import ReadLess
 from firesteel.scheduler.kernel.events import SourceNarrowed
 from firesteel.scheduler.kernel.waits import Narrowing
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
@@ -78,19 +79,14 @@ class RuntimeFilters:
             "runtime filter",
             vertex=vertex,
             name=job.name,
-            inputs={
-                "filters": [
-                    {"join": found.join, "side": SIDES[found.build], "columns": list(found.columns)}
-                    for found in filters
-                ],
-                "bytes": before,
-                "splits": splits,
-            },
+            inputs=ReadLess(
+                filters=[{"join": one.join, "side": SIDES[one.build], "columns": list(one.columns)} for one in filters],
+                bytes=before,
+                splits=splits,
+                found=event.found,
+            ),
             rule="finished inputs",
             result={"bytes": left, "splits": splits if event.split_bytes is None else len(event.split_bytes)},
-            reason=f"reads {format_bytes(left)} of {format_bytes(before)} in {plural(splits, 'split')}: {event.found}"
-            if left < before
-            else f"reads all of {format_bytes(before)}: {event.found}",
         )
 
     def waiting_for(self) -> list[Narrowing]:

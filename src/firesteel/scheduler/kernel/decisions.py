@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -104,6 +105,131 @@ class GoesOn(Facts, frozen=True):
     """It waited for slots of other jobs; else for a worker."""
 
 
+class BlockedFor(Facts, frozen=True):
+    """A node that was reported ``times`` times is blocked from ``start`` to ``end``."""
+
+    node: str
+    cause: str
+    start: float
+    end: float
+    times: int
+
+
+class BlockedAlone(Facts, frozen=True):
+    """Whether there are ``others`` than the ``blocked`` nodes, which are used where there are none."""
+
+    blocked: list[str]
+    others: int
+
+
+class RoomKept(Facts, frozen=True):
+    """On ``workers``, for a slot that none was large enough for while others got ``passed`` slots."""
+
+    group: str
+    workers: list[str]
+    passed: int
+
+
+class AdmittedBecause(Enum):
+    CORES_RUN_OUT = "cores run out before memory"
+    MEMORY_MAY = "memory may run out before cores"
+    OTHER_JOB = "another job's memory may run out before cores"
+    IN_TURN = "the session serves what came first"
+
+
+class Admission(Facts, frozen=True):
+    """Who lets executions begin, the slot pool or Spark."""
+
+    asked_bytes_per_core: dict[str, float]
+    """By group."""
+    least_bytes_per_core: float
+    why: AdmittedBecause
+
+
+class NetworkShare(Enum):
+    NOTHING_STORED = "nothing is stored"
+    SLOTS_STAY = "the slots stay as they are"
+    WHOLE = "whole"
+    AS_FITS = "as much as costs no slot"
+
+
+class NetworkNeed(Facts, frozen=True):
+    """Bytes that readers and writers of a group's vertices hold in a slot; ``far``: of results on an object store."""
+
+    group: str
+    vertices: list[int]
+    needed: int
+    far: bool
+    share: NetworkShare
+
+
+class Merge(Facts, frozen=True):
+    """What merging the objects of ``partitions`` would save and cost."""
+
+    dataset: int
+    partitions: int
+    slices: int
+    requests: int
+    stored_bytes: int
+    mean_slice: float
+    request_seconds: float
+    slots: int
+    threshold: int
+    saved_s: float
+    cost_s: float
+
+
+class Merged(Facts, frozen=True):
+    """How a merge of so many ``groups`` ended, after ``seconds``. ``stale``: groups of partitions that were produced anew."""
+
+    dataset: int
+    groups: int
+    seconds: float
+    in_time: bool = True
+    bytes: int = 0
+    stale: int = 0
+    failed: int = 0
+    failure: str = ""
+
+
+class PipelinedRegions(Facts, frozen=True):
+    vertices: list[int]
+    subtasks: int
+
+
+class Offload(Facts, frozen=True):
+    """A descriptor of so many ``partitions`` that so many ``consumers`` get."""
+
+    dataset: int
+    partitions: int
+    bytes: int
+    consumers: int
+    threshold: int
+
+
+class NotStored(Facts, frozen=True):
+    """A descriptor that could not be stored as a blob."""
+
+    blob: str
+    error: str
+
+
+class CancelPutOff(Facts, frozen=True):
+    """Sinks are being published."""
+
+    reason: str
+
+
+class ReadLess(Facts, frozen=True):
+    """What runtime filters left of a source of so many ``bytes`` and ``splits``."""
+
+    filters: list[dict[str, Any]]
+    bytes: int
+    splits: int
+    found: str
+    """By the data plane, half a sentence."""
+
+
 class Told(Facts, frozen=True):
     """Up to format 2.6: the sentence, ``before`` and ``after`` the name of the step."""
 
@@ -120,6 +246,18 @@ AnyFacts = (
     | OnBlockedNode
     | KeptSubtasks
     | GoesOn
+    | BlockedFor
+    | BlockedAlone
+    | RoomKept
+    | Admission
+    | NetworkNeed
+    | Merge
+    | Merged
+    | PipelinedRegions
+    | Offload
+    | NotStored
+    | CancelPutOff
+    | ReadLess
     | ForWorker
     | ForRoom
     | Told

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firesteel.humanize import format_bytes, plural
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import NetworkNeed, NetworkShare
 from firesteel.scheduler.policy import Policy
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement
@@ -78,19 +78,18 @@ class NetworkMemory(Policy):
             tasks[task] = tasks.get(task, 0) + self.of_vertex(vertex)
         needed = max(tasks.values()) + self._ends(vertices, profile)
         needed = -(-needed // _MIB) * _MIB
-        given, why = self._given(group, profile, needed)
+        given, share = self._given(group, profile, needed)
         if given:
             self._pool.set_profile(group, profile.with_network_memory(given))
-        name = self._pool.groups[group]
         self._recorder.decision(
             "network memory",
             vertex=vertices[0],
             name=self._graph.vertices[vertices[0]].job.name,
-            inputs={"group": name, "vertices": vertices, "needed": needed, "far": self._is_far},
+            inputs=NetworkNeed(
+                group=self._pool.groups[group], vertices=vertices, needed=needed, far=self._is_far, share=share
+            ),
             rule="what readers and writers hold",
             result=given,
-            reason=f"readers and writers of the {plural(len(vertices), 'step')} of group '{name}' hold up to "
-            f"{format_bytes(needed)} in a slot: {why}",
         )
 
     def of_vertex(self, vertex: int) -> int:
@@ -118,18 +117,16 @@ class NetworkMemory(Policy):
         budget = profile.managed_memory or profile.memory // 2
         return min(WORKER_BYTES, max(budget // 16, LEAST_ENDS_BYTES), tail * sum(map(_partitions, stored)))
 
-    def _given(self, group: int, profile: ResourceProfile, needed: int) -> tuple[int, str]:
+    def _given(self, group: int, profile: ResourceProfile, needed: int) -> tuple[int, NetworkShare]:
         """Returns the bytes that enter the profile, and why. It must not cost a worker one of the slots that were reckoned with."""
         if not needed:
-            return 0, "nothing is stored between them"
+            return 0, NetworkShare.NOTHING_STORED
         if self._pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES and self._pool.was_cut(group):
-            return 0, "its slots stay as they are, for others would need other executors"
+            return 0, NetworkShare.SLOTS_STAY
         spare = self._pool.workers.spare(profile)
         if spare is None or spare >= needed:
-            return needed, "it is part of the slots that are asked for from now on"
-        spare = spare // _MIB * _MIB
-        told = f"{format_bytes(spare)} of it" if spare else "nothing of it"
-        return spare, f"{told} enters the profile, for workers would hold fewer slots with all of it"
+            return needed, NetworkShare.WHOLE
+        return spare // _MIB * _MIB, NetworkShare.AS_FITS
 
 
 def is_far(options: Options) -> bool:

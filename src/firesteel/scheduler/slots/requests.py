@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from firesteel.humanize import format_bytes, format_seconds
+from firesteel.humanize import format_seconds
 from firesteel.model.arrays import Ints, select
 from firesteel.options import SLOT_REQUEST_TIMEOUT
 from firesteel.scheduler.job import Job
-from firesteel.scheduler.kernel.decisions import GoesOn
+from firesteel.scheduler.kernel.decisions import Admission, AdmittedBecause, GoesOn
 from firesteel.scheduler.kernel.events import (
     Event,
     ExecutionsDeploying,
@@ -170,23 +170,17 @@ class SlotRequests(Policy):
         named = zip(pool.groups, pool.profiles, strict=True)
         asked = {g: (p.memory + pool.mode.framework) / p.cpu_cores for g, p in named if p.cpu_cores}
         there = pool.workers.least_memory_per_core
-        ratios = f"{format_bytes(max(asked.values()))} a core are asked for, {format_bytes(there)} are there"
         if not self._admits:
-            reason = f"cores run out before memory ({ratios}): all is given to Spark, which keeps cores apart"
+            why = AdmittedBecause.CORES_RUN_OUT
         elif pool.memory_binds:
-            reason = (
-                f"memory may run out before cores ({ratios}): what has no slot waits, the rest runs where its slot is"
-            )
-        elif pool.session.others_admit:
-            reason = "another job of the session asks for so much memory a core that it may run out before cores: what has no slot waits"
+            why = AdmittedBecause.MEMORY_MAY
         else:
-            reason = "the session serves what came first, and nothing may queue there before a mirror"
+            why = AdmittedBecause.OTHER_JOB if pool.session.others_admit else AdmittedBecause.IN_TURN
         self._recorder.decision(
             "slot admission",
-            inputs={"asked_bytes_per_core": asked, "least_bytes_per_core": there},
+            inputs=Admission(asked_bytes_per_core=asked, least_bytes_per_core=there, why=why),
             rule=pool.mode.enforcement.value,
             result="the slot pool" if self._admits else "Spark",
-            reason=reason,
         )
 
     # --- other jobs --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import RoomKept
 from firesteel.scheduler.kernel.records import SlotUsage
 from firesteel.scheduler.kernel.states import IS_TERMINAL, ExecutionState
 from firesteel.scheduler.policy import Policy
@@ -103,16 +104,13 @@ class SlotUsageRecorder(Policy):
             return
         self._kept_for.add(vertex)
         names = [pool.workers.names[number] for number in kept.workers]
-        step = pool.step_names[vertex]
         self._recorder.decision(
             "slot reservation",
             vertex=vertex,
-            name=step,
-            inputs={"group": pool.groups[pool.group_of[vertex]], "workers": names, "passed": passed},
+            name=pool.step_names[vertex],
+            inputs=RoomKept(group=pool.groups[pool.group_of[vertex]], workers=names, passed=passed),
             rule="fairness",
             result=names,
-            reason=f"others got {passed} slots while none was large enough for '{step}': room for one is kept on "
-            f"{', '.join(names)} until it is there, and again whenever that happens",
         )
 
     @property

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
 from firesteel.scheduler.kernel.commands import GateDescriptor
+from firesteel.scheduler.kernel.decisions import NotStored
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.storage.cleaning import Cleaner, quietly
 from firesteel.task.executor.blobs import blob_name, put_blob
@@ -39,10 +42,9 @@ class BlobFailed:
         return Decision(
             at=at,
             what="offload",
-            inputs={"blob": self.digest.hex()},
+            inputs=to_builtins(NotStored(blob=self.digest.hex(), error=str(self.error))),
             rule="not stored",
             result="inline",
-            reason=f"A descriptor could not be stored as a blob and travels in each deployment: {self.error}",
         )
 
 
