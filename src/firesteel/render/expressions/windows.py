@@ -42,7 +42,8 @@ def function_text(node: Expr, keys: Keys) -> str | None:  # noqa: PLR0911 - one 
         if function["aggregateFunction"].cls in (*_ENDS_OF_FRAMES, "CollectList"):
             return _of_order(node, x, keys)
         if function["aggregateFunction"].cls == "HyperLogLogPlusPlus" and node["windowSpec"]["orderSpec"]:
-            raise Unsupported(f"{said_function(function)} over rows in an order is not taken over")  # a set for each row
+            # it would make a set for each row
+            raise Unsupported(f"{said_function(function)} over rows in an order is not taken over")
         return whole(function, x, over_text(node, keys))
     if function.cls in _RANKS:
         return f"{_RANKS[function.cls]} {over_text(node, keys, framed=False)}"
