@@ -51,6 +51,21 @@ def test_a_dataframe_with_exchanges_runs_them_once_and_keeps_its_partitions(spar
     assert sum(collected(outcome).column("v").to_pylist()) == 1000
 
 
+def test_tasks_know_the_settings_of_the_dataframes_session(spark, tmp_path):
+    """Before and after its exchange. Java's letter u is the number of the day in the week for Spark 2, and nothing for Spark 3."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    of_week = "bigint(date_format(date_add(date'2024-01-01', {}), 'u'))"  # a Monday
+    days = session.range(0, 30, 1, 2).selectExpr(f"{of_week.format('int(id)')} as k")
+    frame = days.groupBy("k").count().selectExpr("k", f"{of_week.format('int(count)')} as v")
+    outcome = submit(job_over(frame), spark, options(tmp_path)).result()
+    assert outcome.error is None
+    found = collected(outcome)
+    assert dict(zip(found["k"].to_pylist(), found["v"].to_pylist(), strict=True)) == {
+        k: 6 if k < 3 else 5 for k in range(1, 8)
+    }
+
+
 @pytest.mark.full
 def test_an_empty_dataframe_has_a_subtask_too(spark, tmp_path):
     frame = spark.createDataFrame([], "k bigint, v bigint")

@@ -16,7 +16,7 @@ from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore
 from firesteel.scheduler.kernel.commands import GateDescriptor
 from firesteel.spark.driver.spark_errors import read_error
-from firesteel.spark.session.sessions import own_interrupts
+from firesteel.spark.session.sessions import own_interrupts, with_settings
 from firesteel.spark.session.versions import arrow_schema, check_frames, dataframe_of, spark_schema
 
 
@@ -69,7 +69,7 @@ def dataframe_source(dataframe: Any) -> DataFrameSource:
     tag = f"firesteel-dataframe-{uuid.uuid4().hex[:12]}"
     context.addJobTag(tag)
     try:
-        with own_interrupts():
+        with own_interrupts(), with_settings(session):
             settled = _settled(dataframe, session)
             partitions = int(settled._jdf.queryExecution().toRdd().getNumPartitions())
             deterministic = bool(dataframe._jdf.queryExecution().optimizedPlan().deterministic())

@@ -148,8 +148,6 @@ class Reader:
         return self._from_spark(node, [a.id for a in self.wanted(node)])
 
     def _by_spark(self, node: Operator) -> Relation:
-        if self.catalyst.is_of_spark_2:  # Spark's part of a job does not know that setting
-            raise Unsupported("; ".join(self.left))
         for part in walk(node):
             rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:

@@ -24,6 +24,7 @@ from firesteel.spark.placement import pools
 from firesteel.spark.placement.node_names import placed, preferring
 from firesteel.spark.placement.status_store import vertex_tag
 from firesteel.spark.session.own_workers import AS_THEY_ARE, OwnWorkers
+from firesteel.spark.session.sessions import with_settings
 from firesteel.spark.session.versions import rows_of
 from firesteel.spark.slots.provisioning import BatchSlots
 from firesteel.spark.storage.blob_server import BlobServer
@@ -293,7 +294,7 @@ class BatchRunner:
         if partitions == list(range(len(partitions))):
             partitions = java_range(self._context, len(partitions))
         self._context.addJobTag(batch.own_tag)
-        with rows_of(self._context, rdd, partitions) as stream:
+        with with_settings(dataframe.sparkSession), rows_of(self._context, rdd, partitions) as stream:
             return [bytes(row[0]) for row in stream]
 
     def _name_job(self, batch: Batch) -> None:

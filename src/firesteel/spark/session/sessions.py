@@ -223,6 +223,21 @@ def own_interrupts() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def with_settings(session: Any) -> Generator[None]:
+    """Tasks that this thread has Spark start meanwhile know the session's settings, as those of Spark's own queries do: of other jobs they do not."""
+    context = session.sparkContext._jsc.sc()
+    before = context.getLocalProperties().clone()
+    known = before.clone()
+    known.putAll(session._jsparkSession.sessionState().conf().settings())
+    known.putAll(before)
+    context.setLocalProperties(known)
+    try:
+        yield
+    finally:
+        context.setLocalProperties(before)
+
+
 def _settings(master: str) -> dict[str, str]:
     settings = {**_ANYWHERE, "spark.master": master}
     if not os.environ.get("SPARK_CONF_DIR"):
