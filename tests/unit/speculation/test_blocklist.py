@@ -1,5 +1,6 @@
 """The blocklist (FLIP-224): merging, expiry, what the data plane is told, and blocked nodes that are all there is."""
 
+from firesteel.report.decisions import reason_of
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel.events import ExecutorChanged, TimerFired
 from firesteel.scheduler.kernel.recorder import Recorder
@@ -44,7 +45,7 @@ def timers(commands: list[c.Command]) -> list[float]:
 
 
 def reasons(commands: list[c.Command]) -> list[str]:
-    return [command.record.reason for command in commands if isinstance(command, c.Record)]
+    return [reason_of(command.record) for command in commands if isinstance(command, c.Record)]
 
 
 def test_a_blocked_node_is_told_of_with_its_cause_and_its_end():
