@@ -52,12 +52,15 @@ def test_a_dataframe_with_exchanges_runs_them_once_and_keeps_its_partitions(spar
 
 
 def test_tasks_know_the_settings_of_the_dataframes_session(spark, tmp_path):
-    """Before and after its exchange. Java's letter u is the number of the day in the week for Spark 2, and nothing for Spark 3."""
+    """Before and after its exchange, where a task reads the pattern. The letter u is the day of the week for Spark 2, and an error for Spark 3."""
     session = spark.newSession()
     session.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
-    of_week = "bigint(date_format(date_add(date'2024-01-01', {}), 'u'))"  # a Monday
-    days = session.range(0, 30, 1, 2).selectExpr(f"{of_week.format('int(id)')} as k")
-    frame = days.groupBy("k").count().selectExpr("k", f"{of_week.format('int(count)')} as v")
+
+    def of_week(number):  # from a Monday on
+        return f"bigint(date_format(date_add(date'2024-01-01', int({number})), array('u', 'u')[int({number} % 2)]))"
+
+    days = session.range(0, 30, 1, 2).selectExpr(f"{of_week('id')} as k")
+    frame = days.groupBy("k").count().selectExpr("k", f"{of_week('count')} as v")
     outcome = submit(job_over(frame), spark, options(tmp_path)).result()
     assert outcome.error is None
     found = collected(outcome)
