@@ -134,6 +134,8 @@ def sql(node: Expr) -> str:
         return f"CASE WHEN {given[0]} THEN {given[1]} ELSE {given[2]} END"
     if name == "in":
         return f"({given[0]} IN ({given[1]}))"
+    if name == "log" and len(given) == 1:
+        return f"ln({given[0]})"  # as PySpark writes it
     return (
         f"({name} {given[0]})"
         if name == "not"
