@@ -72,7 +72,7 @@ def test_times_by_the_patterns_of_spark_2(spark, tmp_path, settings, zone):
 
 
 def test_what_spark_2_read_otherwise_stays_on_spark(spark, tmp_path, settings):
-    """The whole query does: a part of it in a job of ours would not know of the setting."""
+    """What reads times by a pattern, and texts of dates. The rest of these queries may be ours: Spark's part knows the setting."""
     pq.write_table(pa.table({"t": ["2024-02-29", None]}), tmp_path / "a.parquet")
     spark.read.parquet(str(tmp_path)).createOrReplaceTempView("texts")
     spark.conf.set(PARSER, "LEGACY")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.results.plain import fixed_values, is_text, made_of, offsets_of, to_stored
+from firesteel.results.plain import fixed_values, is_text, made_of, offsets_of, one_chunk, to_stored
 
 Words = NDArray[Any]
 """The hashes of rows, or a part of their values: unsigned, of as many bits as the hash has."""
@@ -82,7 +82,7 @@ def register(connection: Any) -> None:
 
 def _for_engine(of: Callable[[Sequence[pa.Array], int], pa.Array]) -> Callable[..., pa.Array]:
     def found(*columns: Any) -> pa.Array:
-        arrays = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in columns]
+        arrays = list(map(one_chunk, columns))
         return of(arrays, len(arrays[0]))
 
     return found
@@ -96,7 +96,7 @@ def _checked(columns: Sequence[pa.Array]) -> Sequence[pa.Array]:
 
 
 def _steps(values: Any) -> int:
-    """How many words, one after another, the longest value has, about."""
+    """About how many words the longest value has. They are hashed one after another."""
     if is_text(values.type):
         return int(np.diff(offsets_of(values)).max(initial=0)) // 4
     if _t.is_struct(values.type):
@@ -118,8 +118,10 @@ RANKS = 64
 
 
 def _codes(columns: Sequence[Any], rows: int) -> Any:
-    """Of values and a number of bits, the same in each row, the codes for HyperLogLog++: ``RANKS`` times the register, which the first bits of the hash give, plus
-    the rank, which is one more than the zeros that follow."""
+    """The codes of values for HyperLogLog++, by a number of bits that all rows share: ``RANKS`` times the register, plus the rank.
+
+    The first bits of the hash give the register. The rank is one more than the zeros that follow.
+    """
     hashes, bits = xxhash64(_checked(columns[:1]), rows).view(np.uint64), columns[1][0].as_py() if rows else 1
     rest = (hashes << np.uint64(bits)) | np.uint64(1 << (bits - 1))
     first = rest & ~(rest >> np.uint64(1))  # so that a double is never rounded up to the next power of two

@@ -3,7 +3,7 @@
 ``StrictMath`` is defined as fdlibm 5.3, the Freely Distributable Math Library (Copyright (C) 1993, 2004 by Sun Microsystems, Inc. All rights reserved.
 Developed at SunPro, a Sun Microsystems, Inc. business. Permission to use, copy, modify, and distribute this software is freely granted, provided
 that this notice is preserved). Its constants and the order of its operations give the last bit, so both are kept; each branch of it is computed
-for all rows here, and the right one is chosen. Spark computes these functions so, and others by ``Math``, whose last bits each JVM chooses.
+for all rows here, and the right one is chosen. Spark calls ``StrictMath`` for these functions. For others it calls ``Math``, whose last bits each JVM chooses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.results.plain import fixed_values, made_of
+from firesteel.results.plain import fixed_values, made_of, one_chunk
 
 Doubles = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,7 +79,7 @@ def log10(x: Doubles) -> Doubles:
 
 
 def _of_positive(x: Doubles, found: Doubles) -> Doubles:
-    """What is found for finite numbers above 0, and what logarithms are elsewhere."""
+    """``found`` is of finite numbers above 0. The logarithms of others are the same with each base."""
     return np.where(x > 0, np.where(x < np.inf, found, x), np.where(x == 0, -np.inf, np.nan))
 
 
@@ -199,7 +199,7 @@ def pow(x: Doubles, y: Doubles) -> Doubles:
 
 
 def _known_powers(x: Doubles, y: Doubles, size: Doubles, found: Doubles) -> Doubles:
-    """With what Java has rules of their own for: exponents of 0, 1, -1, 2, one half, not numbers, infinite ones."""
+    """What is found, but for powers that Java computes by rules of their own: exponents of 0, 1, -1, 2, one half, infinity and NaN."""
     steep = np.where(size == 1, np.nan, np.where((size > 1) == (y > 0), np.inf, 0.0))
     found = np.where(np.isinf(y), steep, found)
     found = np.where((y == 0.5) & (x > -np.inf), np.sqrt(x + 0.0), found)
@@ -273,13 +273,13 @@ _FUNCTIONS: tuple[tuple[Callable[..., Doubles], int, float | None], ...] = (
 def register(connection: Any) -> None:
     """Makes them functions of the engine: ``fs_exp`` and so on, of doubles. They are null where an argument is."""
     for of, arguments, bound in _FUNCTIONS:
-        made, types = _for_engine(of, bound), ["DOUBLE"] * arguments
+        made, types = _for_engine(of, arguments, bound), ["DOUBLE"] * arguments
         connection.create_function(f"fs_{of.__name__}", made, types, "DOUBLE", type="arrow", null_handling="special")
 
 
-def _for_engine(of: Callable[..., Doubles], bound: float | None) -> Callable[..., pa.Array]:
+def _for_engine(of: Callable[..., Doubles], arguments: int, bound: float | None) -> Callable[..., pa.Array]:
     def found(*columns: Any) -> pa.Array:
-        arrays = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in columns]
+        arrays = list(map(one_chunk, columns))
         given = [fixed_values(one, np.float64) for one in arrays]
         with np.errstate(all="ignore"):
             values = of(*given)
@@ -294,7 +294,7 @@ def _for_engine(of: Callable[..., Doubles], bound: float | None) -> Callable[...
     def of_two(x: Any, y: Any) -> pa.Array:
         return found(x, y)
 
-    return of_two if of is pow else of_one
+    return of_two if arguments == 2 else of_one
 
 
 # --- bits ---------------------------------------------------------------------------------------------------------------

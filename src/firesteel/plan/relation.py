@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firesteel.plan.expr import Expr, Unsupported, walk
+from firesteel.plan.expr import Expr, Unsupported, column, walk
 from firesteel.plan.raising import any_raises
 from firesteel.plan.types import arrow_type, carried
 
@@ -158,6 +158,21 @@ class Project(OfOne):
     @property
     def expressions(self) -> tuple[Expr, ...]:
         return tuple(self.items.values())
+
+
+def with_columns(relation: Relation, new: Mapping[str, Expr]) -> Relation:
+    """The rows with these columns behind their own."""
+    if not new:
+        return relation
+    return Project(relation, {**{name: column(name, kind) for name, kind in relation.columns.items()}, **new})
+
+
+def only(relation: Relation, names: Sequence[str]) -> Relation:
+    """The rows with these columns; with one of theirs where none is named."""
+    chosen = names or list(relation.columns)[:1]
+    if list(chosen) == list(relation.columns):
+        return relation
+    return Project(relation, {name: column(name, relation.columns[name]) for name in chosen})
 
 
 @dataclass(frozen=True, eq=False)

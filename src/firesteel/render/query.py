@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.plan.expr import Expr, Unsupported, attributes, column, same
+from firesteel.plan.expr import Expr, Unsupported, attributes, same
 from firesteel.plan.raising import may_raise
 from firesteel.plan.relation import (
     Aggregate,
@@ -25,6 +25,7 @@ from firesteel.plan.relation import (
     Sort,
     Union,
     Window,
+    with_columns,
 )
 from firesteel.plan.types import engine_type, fields_of
 from firesteel.render.expressions.grouping import Grouping, group_columns, grouping_sets
@@ -246,8 +247,7 @@ def _side(query: Query, relation: Relation, keys: list[Expr], names: dict[Any, s
     if not raising:
         return query.settled(relation)
     names.update({same(key): name for name, key in raising.items()})
-    own = {name: column(name, kind) for name, kind in relation.columns.items()}
-    return query.table(Project(relation, {**own, **raising}))
+    return query.table(with_columns(relation, raising))
 
 
 RULES: dict[type[Relation], Callable[[Query, Any], str]] = {

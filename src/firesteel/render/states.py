@@ -18,7 +18,7 @@ from firesteel.plan.expr import Expr, Unsupported
 from firesteel.plan.functions import said_function
 from firesteel.plan.types import arrow_type
 from firesteel.render.expressions.aggregates import decimal_mean
-from firesteel.render.expressions.statistics import spread_of_one
+from firesteel.render.expressions.statistics import between, spread_of_one
 from firesteel.render.expressions.texts import literal
 from firesteel.render.expressions.translator import Expressions
 
@@ -303,8 +303,7 @@ def _percentile(function: Expr, x: Expressions, where: str | None) -> Values:
         places = [f"(({total} - 1) * CAST('{share!r}' AS DOUBLE))" for total in ("{3}", "max({3})")]
         at = places[1]
         low, high = (f"min({{0}}) FILTER (WHERE {{2}} > {end}({places[0]}))" for end in ("floor", "ceil"))
-        between = f"{low} + ({at} - floor({at})) * ({high} - {low})"
-        texts.append(f"CASE WHEN {low} = {high} THEN {low} ELSE {between} END")
+        texts.append(between(low, high, at))
     found = f"CASE WHEN count({{0}}) > 0 THEN [{', '.join(texts)}] END" if function["listed"] else texts[0]
     return Values(pa.float64(), value, found)
 

@@ -106,7 +106,7 @@ def _sentence(facts: AnyFacts, of: str, decision: Decision) -> str:  # noqa: PLR
             text = _blocked(facts, decision)
         case BlockedAlone():
             text = f"blocked nodes are left alone again: {plural(facts.others, 'other node')} can be used"
-            if not facts.others:
+            if result == "used":
                 blocked = ", ".join(facts.blocked)
                 text = f"nothing but blocked nodes is known ({blocked}): they are used again, rather than wait"
         case RoomKept():
@@ -189,9 +189,9 @@ def _blocked(facts: BlockedFor, decision: Decision) -> str:
         case "blocked":
             return f"node {facts.node} is blocked for {format_seconds(facts.end - facts.start)}: {facts.cause}"
         case "unblocked":
-            told = f", reported {facts.times} times" if facts.times > 1 else ""
+            times = f", reported {facts.times} times" if facts.times > 1 else ""
             after = format_seconds(decision.at - facts.start)
-            return f"node {facts.node} is not blocked any more, after {after}{told}"
+            return f"node {facts.node} is not blocked any more, after {after}{times}"
         case _:
             left = format_seconds(facts.end - decision.at)
             return f"node {facts.node} stays blocked for another {left}: it was reported {facts.times} times by now"
@@ -206,12 +206,12 @@ def _network_share(share: NetworkShare, given: int) -> str:
         case NetworkShare.WHOLE:
             return "it is part of the slots that are asked for from now on"
         case NetworkShare.AS_FITS:
-            told = f"{format_bytes(given)} of it" if given else "nothing of it"
-            return f"{told} enters the profile, for workers would hold fewer slots with all of it"
+            part = f"{format_bytes(given)} of it" if given else "nothing of it"
+            return f"{part} enters the profile, for workers would hold fewer slots with all of it"
 
 
 def _merge(facts: Merge, groups: int | str) -> str:
-    mean, least = format_bytes(round(facts.mean_slice)), format_bytes(facts.threshold)
+    mean, least = format_bytes(round(facts.stored_bytes / facts.slices)), format_bytes(facts.threshold)
     slices = f"{plural(facts.slices, 'slice')} of {mean} on average, under {least}"
     saved, cost = format_seconds(facts.saved_s), format_seconds(facts.cost_s)
     if not isinstance(groups, int):

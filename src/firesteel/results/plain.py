@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from firesteel.errors import FiresteelError
+
 _t = pa.types
 
 
@@ -261,6 +263,23 @@ def fixed_values(array: Any, dtype: Any, per_row: int = 1) -> NDArray[Any]:
     if buffer is None or buffer.size == 0:
         return np.zeros(count, dtype)
     return np.frombuffer(buffer, dtype, count, array.offset * per_row * dtype.itemsize)
+
+
+def one_chunk(column: Any) -> pa.Array:
+    """A chunked array as one array."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else _combined(column)
+    return column
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    try:
+        return column.combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise FiresteelError(
+            f"A column of type {column.type} holds too much to be worked on as a whole: {error}",
+            hint="Give its dictionary a wider index (int32), or make it a plain or large type.",
+        ) from None
 
 
 def made_of(kind: Any, values: NDArray[Any], known: NDArray[Any] | None = None) -> Any:

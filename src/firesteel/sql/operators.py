@@ -25,7 +25,9 @@ from firesteel.plan.relation import (
     Union,
     Values,
     Window,
+    only,
     type_of_column,
+    with_columns,
 )
 from firesteel.plan.types import FLOATS, arrow_type, engine_type, fields_of, grouped
 from firesteel.render.expressions.statistics import LISTS, UNORDERED
@@ -410,20 +412,15 @@ def _subqueries_first(
     if not found:
         return rows, nodes
     names, values = zip(*found.values(), strict=True)
-    before = Project(rows, {**_own(rows), **dict(zip(names, reader.expressions(values), strict=True))})
-    return before, replaced(nodes, read)
+    new = dict(zip(names, reader.expressions(values), strict=True))
+    return with_columns(rows, new), replaced(nodes, read)
 
 
 def _in_order(reader: Reader, node: Operator, made: Callable[[Relation, tuple[Expr, ...]], Relation]) -> Relation:
     """Of rows and their order, of an operator that has both; without the columns that only their order reads."""
     rows = reader.relation(node["child"])
     before, order = _subqueries_first(reader, rows, node["order"])
-    found = made(before, orders(order))
-    return found if before is rows else Project(found, _own(rows))
-
-
-def _own(rows: Relation) -> dict[str, Expr]:
-    return {name: column(name, kind) for name, kind in rows.columns.items()}
+    return only(made(before, orders(order)), list(rows.columns))
 
 
 def _has_subquery(node: Expr) -> bool:

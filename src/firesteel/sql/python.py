@@ -13,7 +13,7 @@ from firesteel.compile.relations.rows import Rows
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.plan.expr import Expr, Unsupported, column, replaced, same, walk
-from firesteel.plan.relation import Columns, Project, Python, Relation, schema_of
+from firesteel.plan.relation import Columns, Python, Relation, schema_of, with_columns
 from firesteel.plan.types import FLOATS, arrow_type, checked, decimal_of
 from firesteel.sql import operators
 from firesteel.sql.plans.catalyst import Operator
@@ -183,7 +183,7 @@ def aggregate(reader: Reader, node: Operator) -> Relation:
     step = AggregateBySpark(
         f"aggregate({functions.name})", functions, caller.seen_arguments(), tuple(kinds), schema_of(out)
     )
-    grouped = _by_groups((caller.beside(_adding(child, new)),), step, out, tuple(kinds))
+    grouped = _by_groups((caller.beside(with_columns(child, new)),), step, out, tuple(kinds))
     known |= results
     return operators.projected(reader, grouped, _named(node["aggregateExpressions"], known))
 
@@ -271,13 +271,6 @@ def _by_groups(
     return Python(inputs, columns, made)
 
 
-def _adding(child: Relation, new: dict[str, Expr]) -> Relation:
-    """The rows with these columns behind their own."""
-    if not new:
-        return child
-    return Project(child, {**{name: column(name, kind) for name, kind in child.columns.items()}, **new})
-
-
 # --- what all have in common ------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +321,7 @@ class _Caller:
 
     def beside(self, child: Relation) -> Relation:
         """The rows with the arguments behind their own columns."""
-        return _adding(child, dict(self.arguments.values()))
+        return with_columns(child, dict(self.arguments.values()))
 
     def seen_arguments(self) -> Seen:
         arguments = self.arguments.values()

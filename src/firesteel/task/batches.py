@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.errors import FiresteelError
-from firesteel.results.plain import from_stored, to_stored
+from firesteel.results.plain import from_stored, one_chunk, to_stored
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches
 
 COALESCE_ROWS = 10_000
@@ -148,23 +147,6 @@ def table_batches(table: pa.Table, max_rows: int | None = None) -> Batches:
     for batch in table.to_batches(max_chunksize=max_rows):
         if batch.num_rows:
             yield batch
-
-
-def one_chunk(column: Any) -> pa.Array:
-    """A chunked array as one array."""
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else _combined(column)
-    return column
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    try:
-        return column.combine_chunks()
-    except pa.ArrowInvalid as error:
-        raise FiresteelError(
-            f"A column of type {column.type} holds too much to be worked on as a whole: {error}",
-            hint="Give its dictionary a wider index (int32), or make it a plain or large type.",
-        ) from None
 
 
 def stable_order(codes: Any) -> Any:

@@ -13,8 +13,8 @@ from functools import cache
 from itertools import combinations
 from math import prod
 
-from firesteel.plan.expr import Expr, attributes, column
-from firesteel.plan.relation import Aggregate, Join, Project, Relation
+from firesteel.plan.expr import Expr, attributes
+from firesteel.plan.relation import Aggregate, Join, Project, Relation, only
 from firesteel.plan.rules.estimates import Estimates, kept
 from firesteel.plan.rules.facts import Facts
 from firesteel.plan.rules.trees import equality, relations, renamed_column, with_inputs
@@ -80,7 +80,7 @@ class _Ordering:
         made = _joined(best, {*names, *_read(one for semi in later for one in semi.join.expressions)}, leaves)
         for semi in later:
             made = replace(semi.join, left=made, right=self.of(semi.join.right, None))
-        return _only(made, names)
+        return only(made, names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,19 +280,12 @@ def _joined(part: _Part, names: set[str], leaves: Sequence[Relation]) -> Relatio
     """``names``: the columns that are read of it, and others."""
     if not part.sides:
         (i,) = part.leaves
-        return _only(leaves[i], [name for name in leaves[i].columns if name in names])
+        return only(leaves[i], [name for name in leaves[i].columns if name in names])
     reads = names | _read((*(one.condition for one in part.equal), *part.rest))
     big, small = (_joined(side, reads, leaves) for side in part.sides)
     equal, pairs = tuple(one.condition for one in part.equal), tuple(one.pair for one in part.equal)
     join = Join(big, small, "inner", equal, pairs, part.rest)
-    return _only(join, [name for name in join.columns if name in names])
-
-
-def _only(relation: Relation, names: Sequence[str]) -> Relation:
-    chosen = names or list(relation.columns)[:1]
-    if list(chosen) == list(relation.columns):
-        return relation
-    return Project(relation, {name: column(name, relation.columns[name]) for name in chosen})
+    return only(join, [name for name in join.columns if name in names])
 
 
 def _read(expressions: Iterable[Expr]) -> set[str]:

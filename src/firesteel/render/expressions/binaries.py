@@ -70,13 +70,14 @@ _ASCII = ("US-ASCII", "ISO-8859-1")
 
 
 def _in_charset(function: str, x: Expressions, arguments: list[Expr]) -> str:
-    """In UTF-8, or in another charset what is the same there. Bytes that are no UTF-8 end the fragment."""
+    """In UTF-8, or in a charset that writes these letters alike. Other bytes than UTF-8's end the fragment."""
     value, charset = arguments[:2]
     if charset.cls == "Literal":
-        if str(charset["value"]).upper() not in ("UTF-8", *_ASCII):
-            raise Unsupported("texts in this charset are not taken over")
-        if str(charset["value"]).upper() == "UTF-8":
+        name = str(charset["value"]).upper()
+        if name == "UTF-8":
             return f"{function}({x.text(value)})"
+        if name not in _ASCII:
+            raise Unsupported("texts in this charset are not taken over")
     plain = "strlen({0}) = length({0})" if function == "encode" else "regexp_full_match(hex({0}), '([0-7].)*')"
     other = left_to_spark("a text in this charset", "binary" if function == "encode" else "string")
 

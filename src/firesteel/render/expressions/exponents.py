@@ -21,7 +21,6 @@ _TEXTS = {
     "Log1p": "fs_log1p({child})",
     "Logarithm": "fs_log({right}) / fs_log({left})",
     "Atanh": "fs_atanh({child})",
-    "Pow": "fs_pow({left}, {right})",
 }
 
 
@@ -29,7 +28,7 @@ def _pow(x: Expressions, n: Expr) -> str:
     right = n["right"]
     if right.cls == "Literal" and right["value"] == 2:
         return shared(x.text(n["left"]), lambda left: f"({left} * {left})")
-    return filled(_TEXTS["Pow"], x, n)
+    return filled("fs_pow({left}, {right})", x, n)
 
 
 RULES: dict[str, Callable[[Expressions, Expr], str]] = {

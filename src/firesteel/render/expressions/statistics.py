@@ -182,10 +182,15 @@ def _between(share: float, weighed: bool) -> str:
     """Of the sorted values ``v``."""
     at = f"((len(v) - 1) * {_double(share)})"
     low, high = (f"v[CAST({end}({at}) AS BIGINT) + 1]" for end in ("floor", "ceil"))
-    between = f"{low} + ({at} - floor({at})) * ({high} - {low})"
     if weighed:
-        between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
-    return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {between} END)"
+        of_both = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
+        return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {of_both} END)"
+    return between(low, high, at)
+
+
+def between(low: str, high: str, at: str) -> str:
+    """At a place, as Spark 4.3 computes it from the values below and above it."""
+    return f"(CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({at} - floor({at})) * ({high} - {low}) END)"
 
 
 def _number(x: Expressions, child: Expr) -> str:
@@ -288,7 +293,7 @@ def _codes(function: Expr, x: Expressions, where: str, over: str = "") -> str:
 
 
 def listed(node: Expr, x: Expressions, where: str, over: str) -> str:
-    """Texts in one. Where rows that are equal in the order have several texts, it is Spark's."""
+    """The texts of a group, one behind another. Rows that are equal in the order and have several texts are left to Spark."""
     function = node["aggregateFunction"]
     child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
     if not is_text(child.type) or delimiter.cls != "Literal":

@@ -116,14 +116,14 @@ class BlockedFor(Facts, frozen=True):
 
 
 class BlockedAlone(Facts, frozen=True):
-    """Whether there are ``others`` than the ``blocked`` nodes, which are used where there are none."""
+    """Blocked nodes are used while there are 0 ``others``, and left alone while there are more."""
 
     blocked: list[str]
     others: int
 
 
 class RoomKept(Facts, frozen=True):
-    """On ``workers``, for a slot that none was large enough for while others got ``passed`` slots."""
+    """``workers`` keep room until one is large enough for a slot that waits. Others got ``passed`` slots meanwhile."""
 
     group: str
     workers: list[str]
@@ -180,7 +180,7 @@ class Merge(Facts, frozen=True):
 
 
 class Merged(Facts, frozen=True):
-    """How a merge of so many ``groups`` ended, after ``seconds``. ``stale``: groups of partitions that were produced anew."""
+    """How a merge of so many ``groups`` ended, after ``seconds``. ``stale``: groups of partitions that were made again meanwhile."""
 
     dataset: int
     groups: int

@@ -225,7 +225,7 @@ def own_interrupts() -> Generator[None]:
 
 @contextmanager
 def with_settings(session: Any) -> Generator[None]:
-    """Tasks that this thread has Spark start meanwhile know the session's settings, as those of Spark's own queries do: of other jobs they do not."""
+    """Gives the session's settings to tasks that this thread has Spark start meanwhile. Spark itself gives them to tasks of its own queries alone."""
     context = session.sparkContext._jsc.sc()
     before = context.getLocalProperties().clone()
     known = before.clone()

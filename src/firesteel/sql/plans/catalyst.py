@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,7 +95,7 @@ class Catalyst:
         read = json.loads(text)
         sizes = {int(handle): size for handle, size in read["sizes"].items()}
         files = {int(handle): folders for handle, folders in read["files"].items()}
-        if read["settings"].get("spark.sql.legacy.timeParserPolicy", "").upper() == "LEGACY":
+        if _is_of_spark_2(read["settings"]):
             version = replace(version, classes={**version.classes, **_OF_SPARK_2})
         told = read["schema"], read["deterministic"], read.get("first", False), read["firsts"]
         root = _node(read["plan"], version, read.get("places", []))
@@ -104,7 +104,7 @@ class Catalyst:
     @property
     def is_of_spark_2(self) -> bool:
         """Dates are read and written as Spark 2 did."""
-        return "DateFormatClass" in self.version.classes
+        return _is_of_spark_2(self._settings)
 
     @property
     def gains(self) -> bool:
@@ -186,6 +186,10 @@ def read_plan(dataframe: Any) -> Catalyst:
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {_first_line(error)}") from error
     return Catalyst.of_text(text, dataframe, version, reader)
+
+
+def _is_of_spark_2(settings: Mapping[str, str]) -> bool:
+    return settings.get("spark.sql.legacy.timeParserPolicy", "").upper() == "LEGACY"
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
-from firesteel.task.batches import one_chunk
+from firesteel.results.plain import one_chunk
 from firesteel.task.functions.python_values import exact_array, record_fields
 from firesteel.task.functions.user_code import UserFunctionError, check_names, complaint
 from firesteel.task.program import TaskContext

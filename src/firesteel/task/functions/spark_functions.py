@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from firesteel.errors import EngineStop, Stop, error_words
-from firesteel.task.batches import coalesce, one_chunk, take_rows
+from firesteel.results.plain import one_chunk
+from firesteel.task.batches import coalesce, take_rows
 from firesteel.task.functions.user_code import Boundary
 from firesteel.task.operators.grouping import Groups, grouped, paired
 from firesteel.task.program import Batches, TaskContext, UnitInput

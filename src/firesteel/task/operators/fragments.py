@@ -14,7 +14,7 @@ from firesteel.engine.connection import SPILLED, EngineSettings, run
 from firesteel.engine.convert import carried, carrier, conformed, is_plain, known, opaque
 from firesteel.engine.files import FileRows, by_place, scan_of
 from firesteel.errors import EngineStop, Stop
-from firesteel.task.batches import one_chunk
+from firesteel.results.plain import one_chunk
 from firesteel.task.executor.place import here
 from firesteel.task.functions.user_code import complaint
 from firesteel.task.program import Batches, Head, KeyedHead, KeyedOperator, Operator, TaskContext, UnitInput

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from firesteel.results.hashing import hash_columns
 from firesteel.results.keys import common_key_type, normalise_key
-from firesteel.task.batches import one_chunk, stable_order, take_rows
+from firesteel.results.plain import one_chunk
+from firesteel.task.batches import stable_order, take_rows
 
 Codes = NDArray[np.int64]
 

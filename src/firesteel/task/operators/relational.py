@@ -19,7 +19,8 @@ from pyarrow import acero
 
 from firesteel.errors import UsageError
 from firesteel.humanize import check_once, first_of, plural
-from firesteel.task.batches import coalesce, filter_rows, one_chunk, take_rows
+from firesteel.results.plain import one_chunk
+from firesteel.task.batches import coalesce, filter_rows, take_rows
 from firesteel.task.expressions import cannot_compute, column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
 from firesteel.task.program import Batches, TaskContext

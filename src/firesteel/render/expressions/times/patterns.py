@@ -131,10 +131,14 @@ def _pieces(
 def _written(local: str, pattern: Expr, instant: str, zone: str, of_spark_2: bool = False) -> str:
     """``instant``: empty for a time without a zone."""
     form = _form_of_spark_2 if of_spark_2 else _form
+
+    def known(text: str) -> bool:
+        return form(text[0], len(text)) is not None
+
     if of_spark_2:
-        pieces = _pieces(pattern, lambda text: form(text[0], len(text)) is not None, "[^A-Za-z']")
+        pieces = _pieces(pattern, known, "[^A-Za-z']")
     else:  # in brackets is what may not be known
-        pieces = _pieces(pattern, lambda text: form(text[0], len(text)) is not None, r"[^A-Za-z'{}#\[\]]", "[]")
+        pieces = _pieces(pattern, known, r"[^A-Za-z'{}#\[\]]", "[]")
         if re.sub(r"'[^']*'|[^\[\]]", "", str(pattern["value"])).replace("[]", ""):
             raise Unsupported("brackets in brackets of a pattern are not taken over")
     texts = [(form(text[0], len(text)) or "", True) if part else (text, False) for text, part in pieces]

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
-from firesteel.task.batches import one_chunk, take
+from firesteel.results.plain import one_chunk
+from firesteel.task.batches import take
 from firesteel.task.operators.grouping import Codes, plain_values
 
 Mask = NDArray[np.bool_]

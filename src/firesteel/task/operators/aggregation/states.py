@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from firesteel.task.batches import nullable, one_chunk, take_rows
+from firesteel.results.plain import one_chunk
+from firesteel.task.batches import nullable, take_rows
 from firesteel.task.operators.aggregation.aggregate import Aggregate, Members, State, inputs_of
 from firesteel.task.operators.aggregation.folding import FoldingState, fold_partial, fold_rows
 from firesteel.task.operators.grouping import Codes, encode, key_columns, normalised
