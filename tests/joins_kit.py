@@ -26,6 +26,7 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
+from firesteel.report.decisions import with_reason
 from firesteel.scheduler.joins.replay import JoinOptions, replay_joins
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -444,7 +445,7 @@ class RowPlane(Plane):
         compiled = planned(self.job.graph, "job", self.scheduler.options)
         again = replay_joins([compiled, *self.records], JoinOptions())
         assert [one.vertex for one in again.joins] == [decision.vertex for decision in self.decisions("join")]
-        assert [one.would_be for one in again.joins] == [one.was for one in again.joins]
+        assert [with_reason(one.would_be) for one in again.joins] == [one.was for one in again.joins]
         for vertex, program in self.programs.items():
             together = frozenset(stage.vertex for stage in program)
             assert again.was.get(vertex, frozenset((vertex,))) == together and not again.has_moved(vertex)

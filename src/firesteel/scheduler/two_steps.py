@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firesteel.humanize import format_bytes, plural
+from msgspec.structs import replace
+
 from firesteel.model.absorbing import Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import StepsBecause, TwoOrOne
 from firesteel.scheduler.parallelism.model import Bounds, VertexPlan
 from firesteel.scheduler.parallelism.planning import Planner
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
@@ -61,60 +63,42 @@ class TwoSteps:
     def _decide(self, first: JobVertex, second: JobVertex) -> None:
         bounds = self._bounds(first)
         plan = self._planner.preview(first, bounds)
-        why = _why_one(first, second, plan, bounds.slots or 1)
-        if not why:
-            self._graph.keep_two_steps(second.id)
-            self._record(first, second, plan, "two steps", _why_two(second, plan))
-            return
-        self._record(first, second, plan, "one step", f"one step: {why}")
-        self._job.absorb(Absorbing(second.id, None))
-
-    def _record(self, first: JobVertex, second: JobVertex, plan: VertexPlan, result: str, reason: str) -> None:
+        facts = _facts(first, second, plan, bounds.slots or 1)
+        is_one = facts.why in _ONE
         self._job.recorder.decision(
             "two steps",
             vertex=second.id,
             name=second.name,
-            inputs={"first": first.id, "bytes": plan.decision["inputs"]["bytes"], "parallelism": plan.parallelism},
-            rule="divided" if result == "two steps" else "not divided",
-            result=result,
-            reason=reason,
+            inputs=facts,
+            rule="not divided" if is_one else "divided",
+            result="one step" if is_one else "two steps",
         )
+        if is_one:
+            self._job.absorb(Absorbing(second.id, None))
+        else:
+            self._graph.keep_two_steps(second.id)
 
 
-def _why_one(first: JobVertex, second: JobVertex, plan: VertexPlan, slots: int) -> str:
-    """Why the two are one; empty: they are not."""
-    divided = plan.decision["result"].get("divided")
-    if not second.is_whole:
-        return (
-            _why_no_exchange(second, plan, slots)
-            if divided
-            else "no key has so many rows that it would pay to divide them"
-        )
-    if first.inputs[0].by_value:
-        return "" if divided else "no key has so many values that it would pay to divide them"
-    return "" if divided or plan.parallelism > 1 else "one subtask is enough"
+_ONE = (StepsBecause.FEW_ROWS, StepsBecause.FEW_VALUES, StepsBecause.SMALL, StepsBecause.EXCHANGE)
 
 
-def _why_no_exchange(second: JobVertex, plan: VertexPlan, slots: int) -> str:
-    """Why a join that could be divided is not, for what comes out is exchanged then; empty: it is.
+def _facts(first: JobVertex, second: JobVertex, plan: VertexPlan, slots: int) -> TwoOrOne:
+    """A join that could be divided is not where the exchange of what comes out costs more.
 
     What combines rows before its exchange has few of them. Of a join all are exchanged, about as many bytes as were read; that has to be
     less, for a slot, than the bytes by which the largest subtask has fewer.
     """
-    heaviest = plan.decision["result"]["divided"][0]
-    saved, exchanged = sum(heaviest["bytes"]) - heaviest["each"], sum(plan.decision["inputs"]["bytes"]) // slots
+    told = plan.decision["inputs"]["bytes"]
+    divided = plan.decision["result"].get("divided")
+    facts = TwoOrOne(first=first.id, bytes=told, parallelism=plan.parallelism, why=StepsBecause.JOINED)
+    if second.is_whole:
+        why = StepsBecause.COUNTED_HEAVY if divided else StepsBecause.COUNTED
+        if not divided and (first.inputs[0].by_value or plan.parallelism == 1):
+            why = StepsBecause.FEW_VALUES if first.inputs[0].by_value else StepsBecause.SMALL
+        return replace(facts, why=why)
+    if not divided:
+        return replace(facts, why=StepsBecause.FEW_ROWS)
+    saved, exchanged = sum(divided[0]["bytes"]) - divided[0]["each"], sum(told) // slots
     if second.join is None or saved > exchanged:
-        return ""
-    return (
-        f"dividing what it reads would save the largest subtask {format_bytes(saved)}, less than the {format_bytes(exchanged)} of each slot "
-        "in the exchange that would follow"
-    )
-
-
-def _why_two(second: JobVertex, plan: VertexPlan) -> str:
-    subtasks = plural(plan.parallelism, "subtask")
-    if not second.is_whole:
-        return f"two steps: {subtasks} join, which share out the rows of heavy keys, so that what comes out is exchanged for the next step"
-    if plan.decision["result"].get("divided"):
-        return f"two steps: {subtasks} count the values, those of heavy keys by parts, and what they count is added up"
-    return f"two steps: {subtasks} count parts of the values, and what they count is added up"
+        return facts
+    return replace(facts, why=StepsBecause.EXCHANGE, saved=saved, exchanged=exchanged)

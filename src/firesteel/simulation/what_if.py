@@ -22,6 +22,7 @@ from firesteel.options import (
     MIN_PARALLELISM,
     Options,
 )
+from firesteel.report.decisions import reason_of
 from firesteel.report.explain import find_vertex, labelled
 from firesteel.report.fold import JobHistory
 from firesteel.scheduler.joins.replay import JoinOptions, Redecided, Replay, replay_joins
@@ -162,8 +163,8 @@ def _join_lines(join: Redecided) -> list[str]:
     of = "" if join.join == join.vertex else f" of [{join.join}]"
     return [
         labelled(f"join{of}", f"{was.result:<{_COLUMN}}{would_be.result}{same}"),
-        labelled("was", was.reason),
-        labelled("what if", would_be.reason),
+        labelled("was", reason_of(was)),
+        labelled("what if", reason_of(would_be)),
     ]
 
 

@@ -11,9 +11,11 @@ from firesteel.report.explain import explain
 from firesteel.scheduler.kernel.decisions import (
     Admission,
     AdmittedBecause,
+    BegunWithout,
     BlockedAlone,
     BlockedFor,
     BlockedUse,
+    DeferredFor,
     Failed,
     GoesOn,
     KeptSubtasks,
@@ -30,6 +32,8 @@ from firesteel.scheduler.kernel.decisions import (
     RejectedOften,
     RoomKept,
     Slow,
+    StepsBecause,
+    TwoOrOne,
     Won,
 )
 from firesteel.scheduler.kernel.records import Decision
@@ -50,6 +54,12 @@ MERGE = Merge(
     dataset=3, partitions=25, slices=100, requests=100, stored_bytes=100 << 10, mean_slice=1024.0, request_seconds=0.1, slots=2,
     threshold=16 << 10, saved_s=4.0, cost_s=1.0,
 )  # fmt: skip
+MIB = 1 << 20
+DEFERRED = {"join": 4, "build": "left", "probe_bytes": 2 * MIB}
+BEGUN = BegunWithout(join=4, side="right", idle=1.5, budget=2.0, written=3 * MIB, limit=2 * MIB)
+IDLE = (
+    "; slots may be idle for 1 s in all meanwhile, a part of what an exchange of the other side takes, estimated 2 MiB"
+)
 SLOW = {"nodes": ["a", ""], "elapsed": [9.0, 5.0], "baseline": [1.0, 1.0], "limit": 2}
 
 
@@ -248,6 +258,76 @@ def test_words(facts, result, words):
     told = with_reason(made)
     assert told.reason == words.format(" of 'read'")
     assert reason_of(told, named=False) == words.format("")
+
+
+@pytest.mark.parametrize(
+    ("facts", "rule", "result", "words"),
+    [
+        *(
+            (
+                DeferredFor(
+                    **DEFERRED, build_bytes=nbytes, build_read=read, build_runs=runs, likely=likely, budget=1.0
+                ),
+                "smaller side first",
+                "put off",
+                f"put off until the left side of [4] is there, estimated {words}{IDLE}",
+            )
+            for nbytes, read, runs, likely, words in (
+                (12 * MIB, 1200 * MIB, 3, True, "12 MiB: 1.17 GiB read, of which 1 % came out in 3 earlier runs"),
+                (12 * MIB, 8 * MIB, 1, True, "12 MiB: 8 MiB read, of which 150 % came out in 1 earlier run"),
+                (10, 1200 * MIB, 3, True, "10 B: 1.17 GiB read, of which under 0.01 % came out in 3 earlier runs"),
+                (0, 0, 1, True, "0 B: 0 B read, of which 0 % came out in 1 earlier run"),
+                (12 * MIB, 12 * MIB, 0, False, "12 MiB at most"),
+            )
+        ),
+        (
+            DeferredFor(**DEFERRED, build_bytes=MIB),
+            "hint",
+            "put off",
+            "put off until the left side of [4] is there, which is to be broadcast, as was asked for",
+        ),
+        (
+            DeferredFor(**DEFERRED, build_bytes=MIB, budget=1.0),
+            "runtime filter",
+            "put off",
+            "put off until the left side of [4] is there, estimated 1 MiB, whose keys may save much of 2 MiB: slots may be idle for 1 s in "
+            "all meanwhile",
+        ),
+        (
+            BEGUN,
+            "memory",
+            "begins",
+            "begins without the right side of [4]: that side has 3 MiB already, more than the 2 MiB that a task can hold",
+        ),
+        (
+            BEGUN,
+            "idle slots",
+            "begins",
+            "begins without the right side of [4]: its share of the time of idle slots was 2 s",
+        ),
+        (
+            TwoOrOne(first=1, bytes=[9], parallelism=3, why=StepsBecause.EXCHANGE, saved=MIB, exchanged=2 * MIB),
+            "not divided",
+            "one step",
+            "one step: dividing what it reads would save the largest subtask 1 MiB, less than the 2 MiB of each slot in the exchange that "
+            "would follow",
+        ),
+        (
+            TwoOrOne(first=1, bytes=[9], parallelism=3, why=StepsBecause.FEW_VALUES),
+            "not divided",
+            "one step",
+            "one step: no key has so many values that it would pay to divide them",
+        ),
+        (
+            TwoOrOne(first=1, bytes=[9], parallelism=3, why=StepsBecause.COUNTED_HEAVY),
+            "divided",
+            "two steps",
+            "two steps: 3 subtasks count the values, those of heavy keys by parts, and what they count is added up",
+        ),
+    ],
+)
+def test_words_by_rule(facts, rule, result, words):
+    assert reason_of(Decision(at=1.0, what="x", inputs=to_builtins(facts), rule=rule, result=result)) == words
 
 
 def test_a_sentence_of_an_older_journal_is_shown_without_the_name(tmp_path):

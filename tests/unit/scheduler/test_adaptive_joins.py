@@ -7,15 +7,18 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from msgspec import structs, to_builtins
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane, waits_of
 
 from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
 from firesteel.model.costs import StepCost, StepCosts
 from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
-from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
+from firesteel.report.decisions import reason_of
+from firesteel.scheduler.joins.broadcast import decide_join
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel import records as r
+from firesteel.scheduler.kernel.decisions import JoinSizes
 
 MIB = 1 << 20
 HASH = ShipStrategy.HASH
@@ -400,6 +403,11 @@ def test_the_side_that_is_filtered_to_less_comes_first():
         "probe_bytes": 10 * MIB,
         "build_read": 200 * MIB,
         "probe_read": 10 * MIB,
+        "build_runs": 2,
+        "probe_runs": 2,
+        "likely": True,
+        "budget": 0.025,
+        "type": "DeferredFor",
     }
     assert "estimated 2 MiB: 200 MiB read, of which 1 % came out in 2 earlier runs; slots may be" in told.reason
     assert told.reason.endswith("estimated 10 MiB: 10 MiB read, of which 100 % came out in 2 earlier runs")
@@ -538,7 +546,7 @@ def test_build_sides_share_the_memory_of_the_tasks_that_hold_them(first, second)
     assert choices(p) == [("broadcast right", "bytes")]
     finish(p, second)
     assert choices(p)[1] == ("hash", "memory")
-    assert p.decisions("join")[1].inputs["held"] == [held_bytes(12 * MIB, 7)]
+    assert p.decisions("join")[1].inputs["held"] == (held_bytes(12 * MIB, 7),)
     finish(p, 3)
     end(p)
 
@@ -654,7 +662,14 @@ def test_a_job_can_be_cancelled_while_something_is_put_off():
 
 # --- the decision --------------------------------------------------------------------------------------------
 
-SIZES = JoinSizes("inner", build=1, build_bytes=MIB, build_rows=0, probe_bytes=100 * MIB, readers=10, memory=256 * MIB)
+SIZES = JoinSizes(
+    how="inner", build="right", build_bytes=MIB, build_rows=0, probe_bytes=100 * MIB, readers=10, memory=256 * MIB
+)
+
+
+def in_words(sizes: JoinSizes) -> str:
+    result, rule = decide_join(sizes)
+    return reason_of(r.Decision(at=0.0, what="join", inputs=to_builtins(sizes), rule=rule, result=result))
 
 
 @pytest.mark.parametrize(
@@ -675,50 +690,33 @@ SIZES = JoinSizes("inner", build=1, build_bytes=MIB, build_rows=0, probe_bytes=1
         ({"held": (1000 * MIB,), "build_bytes": 0, "build_rows": 1}, False, "memory"),
         ({"memory": 2 * MIB}, True, "bytes"),
         ({"memory": 2 * MIB - 1}, False, "memory"),
-        ({"build_bytes": 1000 * MIB, "readers": 1000, "is_hint": True}, True, "hint"),
+        ({"build_bytes": 1000 * MIB, "readers": 1000, "hint": True}, True, "hint"),
         ({"probe_bytes": 0, "readers": 128}, True, "bytes"),
         ({"probe_bytes": 0, "readers": 129}, False, "bytes"),
         ({"probe_bytes": 9 * MIB}, False, "bytes"),
     ],
 )
 def test_the_decision(changed, is_broadcast, rule):
-    choice = decide_join(replace(SIZES, **changed))
+    choice = decide_join(structs.replace(SIZES, **changed))
     assert (choice.is_broadcast, choice.rule) == (is_broadcast, rule)
-    assert choice.reason.startswith("broadcast" if is_broadcast else "hash")
+    assert in_words(structs.replace(SIZES, **changed)).startswith("broadcast" if is_broadcast else "hash")
 
 
 def test_the_reason_names_what_was_compared():
-    assert decide_join(SIZES).reason == (
+    assert in_words(SIZES) == (
         "broadcast: 1 MiB of the right side are read once per executor, while 10 tasks wait, in place of an exchange of about 100 MiB"
     )
-    held = decide_join(replace(SIZES, build=0, build_bytes=64 * MIB, build_rows=MIB, held=(MIB,)))
-    assert held.reason == (
+    held = in_words(structs.replace(SIZES, build="left", build_bytes=64 * MIB, build_rows=MIB, held=(MIB,)))
+    assert held == (
         "hash: the left side has 64 MiB, with the index of its keys 128 MiB, more than the 127 MiB that a task can hold "
         "beside 1 other build side"
     )
-    waits = decide_join(replace(SIZES, readers=101))
-    assert waits.reason == (
+    waits = in_words(structs.replace(SIZES, readers=101))
+    assert waits == (
         "hash: 101 tasks at once would wait for 1 MiB of the right side, 101 MiB in all, more than the 100 MiB whose exchange that saves"
     )
 
 
 def test_a_side_that_was_asked_for_and_cannot_be_held_takes_no_memory_of_others():
-    assert replace(SIZES, build_bytes=1000 * MIB, held=(5,), is_hint=True).held_with_it == (5,)
-    assert replace(SIZES, held=(5,), is_hint=True).held_with_it == (5, MIB)
-
-
-def test_the_inputs_of_a_record_are_those_of_the_decision():
-    assert replace(SIZES, held=(5,), is_hint=True).columns() == {
-        "how": "inner",
-        "build": "right",
-        "build_bytes": MIB,
-        "build_rows": 0,
-        "probe_bytes": 100 * MIB,
-        "readers": 10,
-        "memory": 256 * MIB,
-        "held": [5],
-        "hint": True,
-        "read_bytes": 0,
-        "slots": 0,
-        "exchanged_again": False,
-    }
+    assert structs.replace(SIZES, build_bytes=1000 * MIB, held=(5,), hint=True).held_with_it == (5,)
+    assert structs.replace(SIZES, held=(5,), hint=True).held_with_it == (5, MIB)

@@ -53,20 +53,6 @@ def test_each_step_on_the_way_leaves_its_part(known, wanted):
     assert estimates(chain(), known).of(2) == wanted
 
 
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (Estimate(12 * MIB, 1200 * MIB, 3), "12 MiB: 1.17 GiB read, of which 1 % came out in 3 earlier runs"),
-        (Estimate(12 * MIB, 8 * MIB, 1), "12 MiB: 8 MiB read, of which 150 % came out in 1 earlier run"),
-        (Estimate(10, 1200 * MIB, 3), "10 B: 1.17 GiB read, of which under 0.01 % came out in 3 earlier runs"),
-        (Estimate(0, 0, 1), "0 B: 0 B read, of which 0 % came out in 1 earlier run"),
-        (Estimate(12 * MIB, 12 * MIB, 0, False), "12 MiB"),
-    ],
-)
-def test_the_words_say_what_is_read_and_from_where_the_part_is_known(estimate, words):
-    assert str(estimate) == words
-
-
 def test_what_is_there_counts_with_its_real_bytes():
     p = plane(named(chain()), slots=4, sizes=lambda _v, _s, _d, n: np.full(n, 7 * MIB // n)).start()
     n = p.scheduler.graph.result(0).num_subpartitions

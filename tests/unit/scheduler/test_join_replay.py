@@ -10,14 +10,13 @@ from tests.unit.scheduler.test_adaptive_joins import EITHER, HASH, MIB, choices,
 
 from firesteel.errors import UsageError
 from firesteel.options import Options
-from firesteel.scheduler.joins.broadcast import JoinChoice, JoinSizes
+from firesteel.report.decisions import with_reason
 from firesteel.scheduler.joins.replay import JoinOptions, replay_joins
-from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord
+from firesteel.scheduler.kernel.records import Decision, JobPlanned, JournalRecord
 from firesteel.scheduler.topology.planned import planned
 from firesteel.simulation.what_if import compare, what_if
 
 AS_IT_WAS = JoinOptions()
-SIZES = JoinSizes("left", 1, MIB, 1000, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
 
 
 def records_of(p: Plane, compiled: JobPlanned) -> list[JournalRecord]:
@@ -36,8 +35,8 @@ def ran(dims: tuple[int, ...], **options) -> list[JournalRecord]:
     return records_of(p, compiled)
 
 
-def told(records: list[JournalRecord], options: JoinOptions = AS_IT_WAS) -> list[tuple[int, JoinChoice]]:
-    return [(one.join, one.would_be) for one in replay_joins(records, options).joins]
+def told(records: list[JournalRecord], options: JoinOptions = AS_IT_WAS) -> list[tuple[int, Decision]]:
+    return [(one.join, with_reason(one.would_be)) for one in replay_joins(records, options).joins]
 
 
 def decided(records: list[JournalRecord], memory: int | None = None) -> list[tuple[int, str, str]]:
@@ -45,8 +44,14 @@ def decided(records: list[JournalRecord], memory: int | None = None) -> list[tup
     return [(join, choice.result, choice.rule) for join, choice in told(records, JoinOptions(memory=memory))]
 
 
-def test_sizes_come_back_from_their_columns():
-    assert JoinSizes.of_columns(SIZES.columns()) == SIZES and JoinSizes.of_columns({}) is None
+def test_sizes_of_older_journals_had_no_type():
+    records = ran((1, 2, 3))
+    for record in records:
+        if isinstance(record, Decision) and record.what == "join":
+            del record.inputs["type"]
+            record.inputs["held"] = list(record.inputs["held"])
+    (first, *_) = replay_joins(records, JoinOptions(memory=MIB)).joins
+    assert (first.was.result, first.would_be.result, first.would_be.rule) == ("broadcast right", "hash", "memory")
 
 
 @pytest.mark.parametrize("dims", [(1, 2, 3), (2, 3, 1), (3, 2, 1)])
@@ -95,7 +100,7 @@ def test_what_was_too_late_stays_so_and_what_is_switched_off_is_hash():
     (one,) = replay_joins(records, JoinOptions(memory=1)).joins
     assert one.was == one.would_be and one.was.rule == "too late"
     (one,) = replay_joins(records, JoinOptions(is_adaptive=False)).joins
-    assert one.would_be.result == "hash" and "firesteel.join.adaptive is false" in one.would_be.reason
+    assert one.would_be.result == "hash" and "firesteel.join.adaptive is false" in with_reason(one.would_be).reason
 
 
 def test_who_would_do_other_work():

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import math
 
-from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.scheduler.job import Job
-from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, JoinSizes, decide_join
+from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, decide_join
 from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimate, Estimates
+from firesteel.scheduler.kernel.decisions import DeferredFor, HashJoin, JoinSizes
 
 LIKELY = 4
 """A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
@@ -81,29 +81,26 @@ class AdaptiveJoins:
         if not hinted and (self._deferrals.slots_of(vertex) is None or not may_be):
             return None
         budget = math.inf if hinted else budget_for(probe.bytes) * (1 if is_likely else UNKNOWN_SHARE)
-        allowed = (
-            "which is to be broadcast, as was asked for"
-            if hinted
-            else f"estimated {built}{'' if is_likely else ' at most'}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
-            f"what an exchange of the other side takes, estimated {probe}"
-        )
         deferral = Deferral(join, SIDES[build], job.inputs[build].dataset, budget, build)
         self._deferrals.begin(vertex, deferral)
         self._recorder.decision(
             "join order",
             vertex=vertex,
             name=self._graph.vertices[vertex].job.name,
-            inputs={
-                "join": join,
-                "build": SIDES[build],
-                "build_bytes": built.bytes,
-                "probe_bytes": probe.bytes,
-                "build_read": built.read,
-                "probe_read": probe.read,
-            },
+            inputs=DeferredFor(
+                join=join,
+                build=SIDES[build],
+                build_bytes=built.bytes,
+                probe_bytes=probe.bytes,
+                build_read=built.read,
+                probe_read=probe.read,
+                build_runs=built.runs,
+                probe_runs=probe.runs,
+                likely=is_likely,
+                budget=None if hinted else budget,
+            ),
             rule="hint" if hinted else "smaller side first",
             result="put off",
-            reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
         )
         return deferral
 
@@ -120,10 +117,9 @@ class AdaptiveJoins:
         job = self._graph.vertices[deferral.join].job
         written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(deferral.join, vertex)
         if self._likely_build(job) != build:
-            self._deferrals.end(vertex, deferral, "smaller side first", "that side is likely the larger one by now")
+            self._deferrals.end(vertex, deferral, "smaller side first", written, limit)
         elif written > limit and deferral.budget < math.inf:
-            why = f"that side has {format_bytes(written)} already, more than the {format_bytes(limit)} that a task can hold"
-            self._deferrals.end(vertex, deferral, "memory", why)
+            self._deferrals.end(vertex, deferral, "memory", written, limit)
 
     # --- deciding --------------------------------------------------------------------------------------------
 
@@ -131,13 +127,11 @@ class AdaptiveJoins:
         """Decides the join if its build side has finished; True also where nothing is left to decide."""
         job = self._graph.vertices[join].job
         if job.join is None:
-            why = "hash: it is one step with the join before it, by the same key"
-            self._record(job, JoinChoice(HASH, "one step", why))
+            self._record(job, JoinChoice(HASH, "one step"), HashJoin())
             return True
         build = self._likely_build(job)
         if build is None:
-            why = "hash: the producers of both sides had begun before either side was there"
-            self._record(job, JoinChoice(HASH, "too late", why))
+            self._record(job, JoinChoice(HASH, "too late"), HashJoin())
             return True
         result = self._graph.results[job.inputs[build].dataset]
         if result is None or not result.is_available:
@@ -183,35 +177,28 @@ class AdaptiveJoins:
         built = self._graph.result(job.inputs[build].dataset).info
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
-            build=build,
+            build=SIDES[build],
             build_bytes=built.num_bytes_produced,
             build_rows=built.rows,
             probe_bytes=self._estimated(job, 1 - build).bytes,
             readers=1,
             memory=self._memory(),
             held=self._held_by(job.id, producer),
-            is_hint=job.join is not None and job.join.hint == build,
+            hint=job.join is not None and job.join.hint == build,
             read_bytes=self._estimates.read_by(producer).bytes,
             slots=self._deferrals.slots_of(producer) or 0,
             exchanged_again=self._is_exchanged_again(job.id),
         ).with_volume(self._volume)
 
-    def _record(self, job: JobVertex, choice: JoinChoice, sizes: JoinSizes | None = None) -> None:
+    def _record(self, job: JobVertex, choice: JoinChoice, facts: JoinSizes | HashJoin) -> None:
         self._recorder.decision(
-            "join",
-            vertex=job.id,
-            name=job.name,
-            inputs={} if sizes is None else sizes.columns(),
-            rule=choice.rule,
-            result=choice.result,
-            reason=choice.reason,
+            "join", vertex=job.id, name=job.name, inputs=facts, rule=choice.rule, result=choice.result
         )
 
     def _record_refusal(self, job: JobVertex) -> None:
         assert job.join is not None and job.join.hint is not None
-        side, why = SIDES[job.join.hint], job.join.obstacles[job.join.hint]
-        reason = f"hash: the {side} side cannot be broadcast, as was asked for, because {why}"
-        self._record(job, JoinChoice(HASH, "hint", reason))
+        facts = HashJoin(side=SIDES[job.join.hint], obstacle=job.join.obstacles[job.join.hint])
+        self._record(job, JoinChoice(HASH, "hint"), facts)
 
     # --- estimates -------------------------------------------------------------------------------------------
 

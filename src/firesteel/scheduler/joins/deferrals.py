@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firesteel.humanize import format_seconds
 from firesteel.model.absorbing import worker_of
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.kernel.decisions import BegunWithout
 from firesteel.scheduler.kernel.waits import PutOff
 from firesteel.scheduler.parallelism.model import SlotBound
 from firesteel.scheduler.slots.pool import SlotPool
@@ -149,8 +149,8 @@ class Deferrals:
             if not deferral.is_over
         ]
 
-    def end(self, vertex: int, deferral: Deferral, rule: str, why: str) -> None:
-        """The vertex begins without what it waited for."""
+    def end(self, vertex: int, deferral: Deferral, rule: str, written: int = 0, limit: int = 0) -> None:
+        """The vertex begins without what it waited for. ``written``: bytes of that, ``limit``: those that a task can hold."""
         if deferral.is_over:
             return
         self.close(vertex)
@@ -158,17 +158,21 @@ class Deferrals:
             "join order",
             vertex=vertex,
             name=self._graph.vertices[vertex].job.name,
-            inputs={"join": deferral.join, "idle": round(deferral.spent, 3)},
+            inputs=BegunWithout(
+                join=deferral.join,
+                side=deferral.side,
+                idle=round(deferral.spent, 3),
+                budget=None if deferral.budget == math.inf else deferral.budget,
+                written=written,
+                limit=limit,
+            ),
             rule=rule,
             result="begins",
-            reason=f"begins without the {deferral.side} side of [{deferral.join}]: {why}",
         )
 
     def _end_idle(self, vertex: int, deferral: Deferral) -> None:
         """Slots have been idle for long enough."""
-        self.end(
-            vertex, deferral, "idle slots", f"its share of the time of idle slots was {format_seconds(deferral.budget)}"
-        )
+        self.end(vertex, deferral, "idle slots")
 
 
 def _timer(vertex: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firesteel.humanize import format_bytes, plural
 from firesteel.model.costs import StepCosts
 from firesteel.model.job_graph import JobEdge, JobVertex, ShipStrategy
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
@@ -26,12 +25,6 @@ class Estimate:
     read: int
     runs: int = 0
     is_known: bool = True
-
-    def __str__(self) -> str:
-        if not self.runs:
-            return format_bytes(self.bytes)
-        part, runs = _percent(self.bytes / max(self.read, 1)), plural(self.runs, "earlier run")
-        return f"{format_bytes(self.bytes)}: {format_bytes(self.read)} read, of which {part} came out in {runs}"
 
 
 class Estimates:
@@ -105,9 +98,3 @@ class Estimates:
         """Its inputs, but for those that each subtask reads whole."""
         datasets = self._graph.job_graph.datasets
         return [e for e in job.inputs if not e.whole and datasets[e.dataset].ship is not ShipStrategy.BROADCAST]
-
-
-def _percent(part: float) -> str:
-    if 0 < part < 0.0001:
-        return "under 0.01 %"
-    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.0f} %"

@@ -7,9 +7,14 @@ of events is not known: one that came too late stays so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from firesteel.scheduler.joins.broadcast import HASH, JoinChoice, JoinSizes, decide_join
+import msgspec
+from msgspec.structs import replace
+
+from firesteel.model.absorbing import SIDES
+from firesteel.scheduler.joins.broadcast import HASH, JoinChoice, decide_join
+from firesteel.scheduler.kernel.decisions import HashJoin, JoinSizes
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobPlanned, JournalRecord
 
 
@@ -31,8 +36,8 @@ class Redecided:
     join: int
     vertex: int
     name: str
-    was: JoinChoice
-    would_be: JoinChoice
+    was: Decision
+    would_be: Decision
 
 
 @dataclass(slots=True)
@@ -88,22 +93,25 @@ class _Replaying:
             self.would_be.join(first, second, ())
 
     def _decide(self, record: Decision, vertex: int) -> None:
-        join, sizes = self._joins.get(vertex, vertex), JoinSizes.of_columns(record.inputs)
-        decided = JoinChoice(str(record.result), record.rule, record.reason)
-        chosen = decided if self._options.is_adaptive else _NOT_ADAPTIVE
-        if sizes is not None:
-            probe = self._inputs[join][1 - sizes.build]
+        join, is_adaptive = self._joins.get(vertex, vertex), self._options.is_adaptive
+        would_be = record if is_adaptive else _decided(record, HashJoin(), JoinChoice(HASH, "not adaptive"))
+        if "build" in record.inputs:
+            sizes = msgspec.convert(record.inputs | {"type": JoinSizes.__name__}, JoinSizes)  # none up to format 2.7
+            probe = self._inputs[join][1 - SIDES.index(sizes.build)]
             changed = _changed(replace(sizes, held=self.would_be.held(probe, join)), self._options)
-            chosen = decide_join(changed) if self._options.is_adaptive else _NOT_ADAPTIVE
-            for tasks, choice, made_from in ((self.was, decided, sizes), (self.would_be, chosen, changed)):
-                if choice.is_broadcast:
+            if is_adaptive:
+                would_be = _decided(record, changed, decide_join(changed))
+            for tasks, decision, made_from in ((self.was, record, sizes), (self.would_be, would_be, changed)):
+                if decision.result != HASH:
                     tasks.join(probe, join, made_from.held_with_it)
-        if chosen.is_broadcast:
+        if would_be.result != HASH:
             self._broadcast.add(join)
-        self.joins.append(Redecided(join, vertex, record.name, decided, chosen))
+        self.joins.append(Redecided(join, vertex, record.name, record, would_be))
 
 
-_NOT_ADAPTIVE = JoinChoice(HASH, "not adaptive", "hash: both sides are exchanged, as firesteel.join.adaptive is false")
+def _decided(record: Decision, facts: JoinSizes | HashJoin, choice: JoinChoice) -> Decision:
+    inputs = msgspec.to_builtins(facts)
+    return replace(record, inputs=inputs, rule=choice.rule, result=choice.result, reason="")
 
 
 def _changed(sizes: JoinSizes, options: JoinOptions) -> JoinSizes:

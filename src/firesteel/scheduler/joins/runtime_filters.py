@@ -7,7 +7,6 @@ the slots that are idle meanwhile cost less than it can save.
 
 from __future__ import annotations
 
-from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.absorbing import SIDES, worker_of
 from firesteel.model.job_graph import JobVertex, RuntimeFilter
 from firesteel.options import RUNTIME_FILTER_MAX_BUILD, RUNTIME_FILTER_MIN_PROBE
@@ -15,7 +14,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.kernel.commands import NarrowSource
-from firesteel.scheduler.kernel.decisions import ReadLess
+from firesteel.scheduler.kernel.decisions import DeferredFor, ReadLess
 from firesteel.scheduler.kernel.events import SourceNarrowed
 from firesteel.scheduler.kernel.waits import Narrowing
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
@@ -137,16 +136,17 @@ class RuntimeFilters:
                 "join order",
                 vertex=vertex,
                 name=job.name,
-                inputs={
-                    "join": deferral.join,
-                    "build": side,
-                    "build_bytes": built.bytes,
-                    "probe_bytes": probe,
-                },
+                inputs=DeferredFor(
+                    join=join,
+                    build=side,
+                    build_bytes=built.bytes,
+                    probe_bytes=probe,
+                    build_read=built.read,
+                    build_runs=built.runs,
+                    budget=deferral.budget,
+                ),
                 rule="runtime filter",
                 result="put off",
-                reason=f"put off until the {side} side of [{deferral.join}] is there, estimated {built}, whose keys may save "
-                f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(deferral.budget)} in all meanwhile",
             )
         return deferral is not None and not deferral.is_over
 

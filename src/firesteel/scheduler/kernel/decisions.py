@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from firesteel.model import build_memory
 from firesteel.scheduler.kernel.waits import ForRoom, ForWorker
 
 
@@ -230,6 +231,110 @@ class ReadLess(Facts, frozen=True):
     """By the data plane, half a sentence."""
 
 
+class DeferredFor(Facts, frozen=True):
+    """A vertex that waits for a side of ``join``. Of both sides the bytes are estimated, from so many bytes read and earlier runs."""
+
+    join: int
+    build: str
+    """The side that it waits for."""
+    build_bytes: int
+    probe_bytes: int
+    build_read: int = 0
+    probe_read: int = 0
+    build_runs: int = 0
+    probe_runs: int = 0
+    likely: bool = True
+    """The side is likely the smaller one; else it may be."""
+    budget: float | None = None
+    """Seconds in which slots may be idle; None: it waits as long as it takes."""
+
+
+class BegunWithout(Facts, frozen=True):
+    """A vertex that waits no more for a side of ``join``, which has ``written`` bytes. ``idle``: seconds in which slots were idle."""
+
+    join: int
+    side: str
+    idle: float
+    budget: float | None
+    written: int = 0
+    limit: int = 0
+    """Bytes that a task can hold."""
+
+
+class JoinSizes(Facts, frozen=True):
+    """All that is known of a join when its build side has finished. Sizes are plain bytes."""
+
+    how: str
+    build: str
+    """The side, "left" or "right", that would be given whole to every task."""
+    build_bytes: int
+    build_rows: int
+    probe_bytes: int
+    """Estimated: what the probe side's producer will read; 0: nobody knows."""
+    readers: int
+    """Tasks that would run at once, as far as can be said now: all of them wait until the build side is read, those that follow do not."""
+    memory: int
+    """Of one task, for its data."""
+    held: tuple[int, ...] = ()
+    """Memory of the build sides that the same tasks hold already."""
+    hint: bool = False
+    """The user wants it broadcast."""
+    read_bytes: int = 0
+    """Estimated: what the tasks that would join read of the probe side."""
+    slots: int = 0
+    """For these tasks; 0: nobody knows."""
+    exchanged_again: bool = False
+    """A step by the same key follows, which reads all that comes out: it would need an exchange of that, in place of the probe side's."""
+
+    @property
+    def build_memory(self) -> int:
+        return build_memory.held_bytes(self.build_bytes, self.build_rows)
+
+    @property
+    def limit(self) -> int:
+        """Most bytes of memory that the build side can take."""
+        return max(build_memory.limit(self.memory) - sum(self.held), 0)
+
+    def with_volume(self, volume: int) -> JoinSizes:
+        """The same, with ``readers`` for so many bytes per task."""
+        tasks = max(-(-self.read_bytes // volume), 1)
+        return msgspec.structs.replace(self, readers=min(tasks, self.slots or tasks))
+
+    @property
+    def held_with_it(self) -> tuple[int, ...]:
+        """``held`` once it is broadcast: one that cannot be held, but was asked for, is joined through local disk."""
+        return (*self.held, self.build_memory) if self.build_memory <= self.limit else self.held
+
+
+class HashJoin(Facts, frozen=True):
+    """A join that no sizes decided. ``obstacle``: why ``side`` cannot be broadcast, as was asked for."""
+
+    side: str = ""
+    obstacle: str = ""
+
+
+class StepsBecause(Enum):
+    FEW_ROWS = "no key has so many rows that it would pay to divide them"
+    FEW_VALUES = "no key has so many values that it would pay to divide them"
+    SMALL = "one subtask is enough"
+    EXCHANGE = "the exchange that would follow costs more"
+    JOINED = "heavy keys are divided, and what comes out is exchanged"
+    COUNTED = "parts of the values are counted"
+    COUNTED_HEAVY = "values are counted, those of heavy keys by parts"
+
+
+class TwoOrOne(Facts, frozen=True):
+    """Whether a vertex is one with its ``first`` step, which would have this ``parallelism``. ``saved``: bytes, of the largest subtask if it
+    is divided; ``exchanged``: those of each slot in the exchange that would follow."""
+
+    first: int
+    bytes: list[int]
+    parallelism: int
+    why: StepsBecause
+    saved: int = 0
+    exchanged: int = 0
+
+
 class Told(Facts, frozen=True):
     """Up to format 2.6: the sentence, ``before`` and ``after`` the name of the step."""
 
@@ -258,6 +363,11 @@ AnyFacts = (
     | NotStored
     | CancelPutOff
     | ReadLess
+    | DeferredFor
+    | BegunWithout
+    | JoinSizes
+    | HashJoin
+    | TwoOrOne
     | ForWorker
     | ForRoom
     | Told

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.options import ADAPTIVE_JOINS, MEMORY_PER_TASK
 from firesteel.options.jobs import DECIDER_OPTIONS
+from firesteel.report.decisions import reason_of
 from firesteel.report.fold import JobFold
 from firesteel.simulation import what_if as again
 from firesteel.ui.views.jobs import option_of, vertex_summaries
@@ -164,8 +165,8 @@ def what_if_view(fold: JobFold, summary: JobSummary, values: Mapping[str, str]) 
             join,
             was=join.was.result,
             would_be=join.would_be.result,
-            was_reason=join.was.reason,
-            would_be_reason=join.would_be.reason,
+            was_reason=reason_of(join.was),
+            would_be_reason=reason_of(join.would_be),
         )
         for join in again.joins_again(fold.kept, given)
     ]
