@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.plan.coercion import array_of
 from firesteel.plan.expr import Expr, Unsupported
-from firesteel.plan.types import INTEGERS, decimal_of, element_of, engine_type, fields_of, said
+from firesteel.plan.types import FLOATS, INTEGERS, decimal_of, element_of, engine_type, entry_of, fields_of, said
 from firesteel.render.expressions.strings import strings
 from firesteel.render.expressions.texts import (
     constant,
@@ -22,6 +22,8 @@ from firesteel.render.expressions.texts import (
     struct_text,
 )
 from firesteel.render.expressions.times.dates import between_years
+from firesteel.render.expressions.times.patterns import in_pattern
+from firesteel.render.expressions.times.zones import Zone, zone_of
 
 if TYPE_CHECKING:
     from firesteel.render.expressions.translator import Expressions
@@ -204,30 +206,32 @@ def _named(field: str) -> str:
 
 
 def written(x: Expressions, evaluator: Expr, child: Expr) -> str:
-    """``to_json`` of a struct."""
-    if not _is_empty(evaluator["options"]) or not (fields_of(child.type) or element_of(child.type)):
-        raise Unsupported("to_json with options, or of other types than structs and arrays, is not taken over")
-    return _json_of(x.text(child), child.type)
+    """``to_json``."""
+    if not _is_empty(evaluator["options"]):
+        raise Unsupported("to_json with options is not taken over")
+    return _json_of(x.text(child), child.type, zone_of(evaluator["timeZoneId"]))
 
 
-def _json_of(text: str, kind: Any) -> str:
-    """Null of null. Fields that are null are left out."""
-    fields, element, found = fields_of(kind), element_of(kind), decimal_of(kind)
+def _json_of(text: str, kind: Any, zone: Zone) -> str:
+    """Null of null. Fields of structs that are null are left out, not so entries of maps."""
+    fields, element, entry, found = fields_of(kind), element_of(kind), entry_of(kind), decimal_of(kind)
     if fields is not None:
 
         def of(s: str) -> str:
             parts = [
-                f"{literal(_quoted(name) + ':', 'string')} || {_json_of(f'struct_extract_at({s}, {i})', part)}"
+                f"{literal(_quoted(name) + ':', 'string')} || {_json_of(f'struct_extract_at({s}, {i})', part, zone)}"
                 for i, (name, part) in enumerate(fields, 1)
             ]
             return f"(CASE WHEN {s} IS NOT NULL THEN '{{' || concat_ws(',', {', '.join(parts)}) || '}}' END)"
 
         return once(text, of)
     if element is not None:
-        item = _json_of("e", element)
-        items = f"list_transform({{0}}, lambda e: coalesce({item.replace('{', '{{').replace('}', '}}')}, 'null'))"
-        whole = f"'[' || coalesce(array_to_string({items}, ','), '') || ']'"
-        return once(text, lambda a: f"(CASE WHEN {a} IS NOT NULL THEN {whole.format(a)} END)")
+        return _listed(text, "{}", f"coalesce({_json_of('e', element, zone)}, 'null')", "[]")
+    if entry is not None and entry[0] in ("string", "boolean", *INTEGERS):
+        key = _json_of("e.key", entry[0], zone)
+        name = key if entry[0] == "string" else _in_quotes(key)
+        value = f"coalesce({_json_of('e.value', entry[1], zone)}, 'null')"
+        return _listed(text, "map_entries({})", f"{name} || ':' || {value}", "{}")
     if kind == "string":
         other = left_to_spark("JSON of these letters", "string")
         odd = r"[\x00-\x08\x0B-\x1F\x7F]"
@@ -237,15 +241,41 @@ def _json_of(text: str, kind: Any) -> str:
         )
     if kind in INTEGERS or kind == "boolean" or (found and found[1] <= 6):
         return exact_text(text, kind)
-    if kind == "double":
+    if found:  # small ones have exponents
+        other = left_to_spark("JSON of a small decimal", "string")
+        return once(text, lambda d: f"(CASE WHEN abs({d}) < 0.000001 THEN {other} ELSE {exact_text(d, kind)} END)")
+    if kind in FLOATS:
         return once(
             java_number(text, kind),
-            lambda n: f"(CASE WHEN {n} LIKE '%N%' OR {n} LIKE '%I%' THEN '\"' || {n} || '\"' ELSE {n} END)",
+            lambda n: f"(CASE WHEN {n} LIKE '%N%' OR {n} LIKE '%I%' THEN {_in_quotes(n)} ELSE {n} END)",
         )
     if kind == "date":
-        day = between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
-        return f"('\"' || {day} || '\"')"
+        return _in_quotes(between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')"))
+    if kind == "timestamp":
+        return _in_quotes(once(text, lambda t: in_pattern(zone.local(t), _INSTANT, t, zone.name)))
+    if kind == "timestamp_ntz":
+        return _in_quotes(once(text, lambda t: in_pattern(t, _LOCAL)))
+    if kind == "binary":
+        return _in_quotes(f"to_base64({text})")
     raise Unsupported(f"JSON of {said(kind)} is not taken over")
+
+
+_LOCAL = Expr("Literal", {"value": "yyyy-MM-dd'T'HH:mm:ss.SSS"}, "string")
+_INSTANT = Expr("Literal", {"value": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}, "string")
+
+
+def _listed(text: str, items: str, one: str, ends: str) -> str:
+    """``items``: of what the text is. ``one``: the JSON of one, ``e``. Null of null."""
+
+    def of(a: str) -> str:
+        each = f"list_transform({items.format(a)}, lambda e: {one})"
+        return f"(CASE WHEN {a} IS NOT NULL THEN '{ends[0]}' || coalesce(array_to_string({each}, ','), '') || '{ends[1]}' END)"
+
+    return once(text, of)
+
+
+def _in_quotes(text: str) -> str:
+    return f"('\"' || {text} || '\"')"
 
 
 def _quoted(name: str) -> str:

@@ -128,7 +128,7 @@ def _pieces(
     return pieces
 
 
-def _written(local: str, pattern: Expr, instant: str, zone: str, of_spark_2: bool = False) -> str:
+def in_pattern(local: str, pattern: Expr, instant: str = "", zone: str = "", of_spark_2: bool = False) -> str:
     """``instant``: empty for a time without a zone."""
     form = _form_of_spark_2 if of_spark_2 else _form
 
@@ -192,12 +192,12 @@ def _format(x: Expressions, n: Expr, of_spark_2: bool = False) -> str:
     instant = x.text(time)
     local = shown(instant, time, zone)
     instant, name = (instant, zone_of(zone).name) if time.type == "timestamp" else ("", "")
-    return _by_pattern(x, n["right"], lambda pattern: _written(local, pattern, instant, name, of_spark_2), "string")
+    return _by_pattern(x, n["right"], lambda pattern: in_pattern(local, pattern, instant, name, of_spark_2), "string")
 
 
 def _of_seconds(x: Expressions, n: Expr, of_spark_2: bool = False) -> str:
     zone, instant = zone_of(n["timeZoneId"]), f"make_timestamptz({x.text(n['sec'])} * 1000000)"
-    return _written(zone.local(instant), n["format"], instant, zone.name, of_spark_2)
+    return in_pattern(zone.local(instant), n["format"], instant, zone.name, of_spark_2)
 
 
 def _read(text: str, pattern: Expr, others: str) -> str:
