@@ -391,7 +391,11 @@ def documents(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:
         at, harm = rng.randint(0, len(text)), rng.random()
         if harm < 0.05:
             return text[:at] + rng.choice([",", '"', "x", "}", "\\", "/*c*/", "\ufeff", " "]) + text[at:]
-        return rng.choice([None, "", " ", "null", "abc", text[:at], text + " x"]) if harm < 0.1 else text
+        return (
+            rng.choice([None, "", " ", "null", "abc", " Bad", "not", "{a: 1}", " { x", text[:at], text + " x"])
+            if harm < 0.12
+            else text
+        )
 
     return pa.table({"j": pa.array([document() for _ in range(rows)])})
 

@@ -32,6 +32,8 @@ _STEP = re.compile(r"\.([^\s.\[\]'\"\\*?][^.\[\]'\"\\*?]*)|\['([^\s'\"\\*?\]][^'
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _LENIENT = r"(?i),\s*[\]}]|nan|inf"
 """What the engine's reader takes and Spark's does not, outside of strings."""
+_NO_JSON = r"^[ \t\r\n]*([A-HJ-MO-Za-eg-mo-su-z]|\{[ \t\r\n]*[A-Za-z])"
+"""How only texts begin that no reader takes: with letters that are not of ``true``, ``NaN`` and their kind, or with a bare name."""
 _LEAST = 1000
 """Bytes of a text that cannot be too deep for Spark, or have too long a number."""
 _WHOLE = r"-?[1-9][0-9]{0,17}|0"
@@ -47,12 +49,15 @@ def _plain(t: str) -> str:
     return f"json_valid({t}) AND NOT contains({t}, '\\u0000') AND ({lenient}) AND (strlen({t}) < {_LEAST} OR ({deep}))"
 
 
-def _read(text: str, value: Callable[[str], str], kind: Any) -> str:
-    """``value`` of a text that is JSON; null of none, and of an empty one."""
-    other = left_to_spark("this JSON", kind)
+def _read(text: str, value: Callable[[str], str], kind: Any, broken: str = "NULL") -> str:
+    """``value`` of a text that is JSON; null of none, and of an empty one. ``broken``: of a text that is none to any reader."""
+    other, no_json = left_to_spark("this JSON", kind), literal(_NO_JSON, "string")
     return once(
         text,
-        lambda t: f"(CASE WHEN {t} IS NULL OR {t} = '' THEN NULL WHEN {_plain(t)} THEN {value(t)} ELSE {other} END)",
+        lambda t: (
+            f"(CASE WHEN {t} IS NULL OR {t} = '' THEN NULL WHEN {_plain(t)} THEN {value(t)}"
+            f" WHEN regexp_matches({t}, {no_json}) THEN {broken} ELSE {other} END)"
+        ),
     )
 
 
@@ -154,6 +159,7 @@ def _structs(x: Expressions, n: Expr) -> str:
         x.text(n["child"]),
         lambda t: f"(CASE WHEN json_type({t}) = 'NULL' THEN {nulls} ELSE {_value_at(t, [], n['schema'])} END)",
         n.type,
+        nulls,
     )
 
 
@@ -214,7 +220,7 @@ def written(x: Expressions, evaluator: Expr, child: Expr) -> str:
 
 def _json_of(text: str, kind: Any, zone: Zone) -> str:
     """Null of null. Fields of structs that are null are left out, not so entries of maps."""
-    fields, element, entry, found = fields_of(kind), element_of(kind), entry_of(kind), decimal_of(kind)
+    fields, element, entry = fields_of(kind), element_of(kind), entry_of(kind)
     if fields is not None:
 
         def of(s: str) -> str:
@@ -232,6 +238,11 @@ def _json_of(text: str, kind: Any, zone: Zone) -> str:
         name = key if entry[0] == "string" else _in_quotes(key)
         value = f"coalesce({_json_of('e.value', entry[1], zone)}, 'null')"
         return _listed(text, "map_entries({})", f"{name} || ':' || {value}", "{}")
+    return _json_of_plain(text, kind, zone)
+
+
+def _json_of_plain(text: str, kind: Any, zone: Zone) -> str:
+    found = decimal_of(kind)
     if kind == "string":
         other = left_to_spark("JSON of these letters", "string")
         odd = r"[\x00-\x08\x0B-\x1F\x7F]"
@@ -249,15 +260,21 @@ def _json_of(text: str, kind: Any, zone: Zone) -> str:
             java_number(text, kind),
             lambda n: f"(CASE WHEN {n} LIKE '%N%' OR {n} LIKE '%I%' THEN {_in_quotes(n)} ELSE {n} END)",
         )
-    if kind == "date":
-        return _in_quotes(between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')"))
-    if kind == "timestamp":
-        return _in_quotes(once(text, lambda t: in_pattern(zone.local(t), _INSTANT, t, zone.name)))
-    if kind == "timestamp_ntz":
-        return _in_quotes(once(text, lambda t: in_pattern(t, _LOCAL)))
-    if kind == "binary":
-        return _in_quotes(f"to_base64({text})")
-    raise Unsupported(f"JSON of {said(kind)} is not taken over")
+    return _in_quotes(_bare(text, kind, zone))
+
+
+def _bare(text: str, kind: Any, zone: Zone) -> str:
+    match kind:
+        case "date":
+            return between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
+        case "timestamp":
+            return once(text, lambda t: in_pattern(zone.local(t), _INSTANT, t, zone.name))
+        case "timestamp_ntz":
+            return once(text, lambda t: in_pattern(t, _LOCAL))
+        case "binary":
+            return f"to_base64({text})"
+        case _:
+            raise Unsupported(f"JSON of {said(kind)} is not taken over")
 
 
 _LOCAL = Expr("Literal", {"value": "yyyy-MM-dd'T'HH:mm:ss.SSS"}, "string")
