@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import to_builtins
 from tests.simulation.key_ranges import KeyRangeBook
 from tests.simulation.shares import ShareBook
 
@@ -35,7 +36,7 @@ from firesteel.model.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.report.decisions import with_reason
+from firesteel.report.decisions import reason_of, with_reason
 from firesteel.report.waits import in_words
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.inputs import Inputs
@@ -1104,6 +1105,12 @@ def random_sizes(rng: random.Random) -> Callable[[int, int, int, int], np.ndarra
         return made
 
     return sizes
+
+
+def reason_in(fields: Mapping[str, Any]) -> str:
+    """The sentence of a decision with these fields."""
+    told = {name: to_builtins(value) for name, value in fields.items()}
+    return reason_of(r.Decision(at=0.0, what="parallelism", **told))
 
 
 def attempts_of(deploys: Iterable[c.Deploy], vertex: int) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
+from tests.scheduler_kit import reason_in
 from tests.simulation.digest import JournalDigest
 from tests.simulation.job import SimulatedJob
 from tests.simulation.random_jobs import random_job
@@ -138,7 +139,7 @@ def test_bounds_hold_and_what_is_told_is_what_is_read(request):
         low, high = limits.interval()
         assert low <= plan.parallelism <= high
     divided = any(ranges.shares is not None for ranges in plan.ranges)
-    assert divided == ("divided" in result_of) == ("; divided: " in plan.decision["reason"])
+    assert divided == ("divided" in result_of) == ("; divided: " in reason_in(plan.decision))
     if not divided:
         assert plan.parallelism == whole.parallelism
         assert [r.rects.tolist() for r in plan.ranges] == [r.rects.tolist() for r in whole.ranges]
@@ -207,8 +208,8 @@ def test_which_side_is_dealt_out(left, right, may, parts):
         None if parts is None else [(9, parts)]
     )
     if parts is None:
-        assert "subpartition 9 (60" in plan.decision["reason"]
-        assert plan.decision["reason"].endswith("is not divided: of this kind")
+        assert "subpartition 9 (60" in reason_in(plan.decision)
+        assert reason_in(plan.decision).endswith("is not divided: of this kind")
 
 
 # --- what comes out ------------------------------------------------------------------------------------------------

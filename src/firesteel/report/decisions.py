@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from math import prod
+from operator import or_
+from typing import Any
+
 import msgspec
 
 import firesteel.scheduler.kernel.decisions as d
 from firesteel.humanize import first_of, format_bytes, format_count, format_seconds, plural
+from firesteel.model.sizes import MANY_PRODUCERS
 from firesteel.report.waits import of_request
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.kernel.waits import ForRoom, ForWorker, Subtasks
@@ -34,6 +40,16 @@ _STEPS = {
     d.StepsBecause.COUNTED: "{subtasks} count parts of the values, and what they count is added up",
     d.StepsBecause.COUNTED_HEAVY: "{subtasks} count the values, those of heavy keys by parts, and what they count is added up",
 }
+_RESUMED = ", as before the resume"
+_GIVEN = {
+    "fixed": "as set",
+    "forward group": "as its forward group",
+    "global": "as a global input is never split",
+    "as before the resume": "as before the resume",
+}
+
+
+_KINDS: Any = reduce(or_, d.Facts.__subclasses__(), ForWorker | ForRoom)
 
 
 def with_reason(record: JournalRecord) -> JournalRecord:
@@ -46,13 +62,13 @@ def with_reason(record: JournalRecord) -> JournalRecord:
 def reason_of(decision: Decision, *, named: bool = True) -> str:
     """``named``: with the name of the step."""
     try:
-        facts = msgspec.convert(decision.inputs, d.AnyFacts)
+        facts = msgspec.convert(decision.inputs, _KINDS)
     except msgspec.ValidationError:  # its reason is a sentence; or it is of a later format
         return decision.reason
     return _sentence(facts, f" of '{decision.name}'" if named else "", decision)
 
 
-def _sentence(facts: d.AnyFacts, of: str, decision: Decision) -> str:  # noqa: PLR0912, PLR0915 - one for each kind
+def _sentence(facts: Any, of: str, decision: Decision) -> str:  # noqa: PLR0912, PLR0915 - one for each kind
     result = decision.result
     match facts:
         case d.MetRetiredWorker():
@@ -146,8 +162,46 @@ def _sentence(facts: d.AnyFacts, of: str, decision: Decision) -> str:  # noqa: P
             saved, exchanged = format_bytes(facts.saved), format_bytes(facts.exchanged)
             why = _STEPS.get(facts.why, facts.why.value)
             text = f"{result}: {why.format(subtasks=plural(facts.parallelism, 'subtask'), saved=saved, exchanged=exchanged)}"
+        case d.Sized():
+            text = _sized(facts, decision)
+        case d.SourceSized():
+            text = f"{plural(result, 'source subtask')}{_source(facts, decision)}{_bounded(decision)}{_RESUMED if facts.before else ''}"
+        case d.SplitShares():
+            span = format_count(facts.fewest) + (
+                "" if facts.fewest == facts.most else f" to {format_count(facts.most)}"
+            )
+            text = (
+                f"{plural(facts.splits, 'split')} in order over {plural(facts.parallelism, 'subtask')}, {span} each; "
+                f"largest share {format_bytes(result['largest'])}, smallest {format_bytes(result['smallest'])}"
+            )
+        case d.KnownBeforehand():
+            why = "as its forward group" if decision.rule == "forward group" else "as known beforehand"
+            text = f"{plural(result['parallelism'], 'subtask')}, {why}; cut by count, before its inputs were there"
+        case d.Unmeasured():
+            text = (
+                f"cut by count: data sets {', '.join(map(str, facts.datasets))} have so many producers and subpartitions that "
+                "sizes are not reported by subpartition"
+            )
+        case d.Unreadable():
+            text = (
+                f"the sizes that {plural(facts.rows, 'producer')} of data set {facts.dataset} had reported could not be read back "
+                "from the driver's scratch files: they are taken to be shaped like the sum over all"
+            )
+        case d.Subpartitions():
+            text = _subpartitions(facts, decision.rule, result)
+        case d.ManySubpartitions():
+            text = (
+                f"Data set {facts.dataset} has {result} subpartitions per producer, more than {facts.most}: each producer indexes and "
+                "reports all of them. Lower max-parallelism (or the step's own) or firesteel.subpartition-factor."
+            )
+        case d.Sketched():
+            text = _sketched(facts, result)
+        case d.HeavyKeys():
+            text = f"of the {format_bytes(facts.bytes)} of '{facts.producer}', {_heavy(result)}"
         case d.Told():
             text = f"{facts.before}{of}{facts.after}"
+        case _:
+            raise AssertionError(facts)
     return text
 
 
@@ -278,6 +332,165 @@ def _joined(sizes: d.JoinSizes, decision: Decision) -> str:
         return f"hash: {tasks} at once would wait for {build} of the {side}, {read} in all, more than the {probe} whose exchange that saves"
     saved = f"about {probe}" if sizes.probe_bytes else "the other side"
     return f"broadcast: {build} of the {side} are read once per executor, while {tasks} wait, in place of an exchange of {saved}"
+
+
+def _sized(facts: d.Sized, decision: Decision) -> str:
+    rule, result = facts.before or decision.rule, decision.result
+    is_whole, is_fixed = set(facts.ship) == {"broadcast"}, facts.allowed.get("fixed") is not None
+    text = plural(result["parallelism"], "subtask")
+    if is_fixed or rule in _GIVEN:
+        why = _GIVEN.get(rule, f"as {rule} decided")
+        if rule == "forward group" and not is_fixed:
+            why = "as the producers of its forward input"
+        text += f", {why}; {format_bytes(facts.non_broadcast)} cut {facts.cut}"
+    elif is_whole:
+        text += f": all inputs are broadcast ({format_bytes(facts.broadcast)})"
+    else:
+        text += f": {_cut(facts, rule, result['parallelism'])}"
+    text += _bounded(decision)
+    if "largest" in result and not is_whole:
+        text += f"; largest range {format_bytes(result['largest'])}, smallest {format_bytes(result['smallest'])}"
+    if facts.divided:
+        text += f"; {_divided(facts.divided, result['divided'])}"
+    if facts.undivided is not None:
+        text += f"; {_undivided(facts.undivided, facts.allowed)}"
+    return f"{text}{_RESUMED if facts.before else ''}"
+
+
+def _bounded(decision: Decision) -> str:
+    return f", bounded by {' and '.join(decision.bounds) or 'nothing'}"
+
+
+def _cut(facts: d.Sized, rule: str, subtasks: int) -> str:
+    over = f"{format_bytes(facts.non_broadcast)} over {format_bytes(facts.limit)} each"
+    if facts.broadcast:
+        less = format_bytes(min(facts.broadcast, facts.data_volume * 0.5))
+        over += f" ({format_bytes(facts.data_volume)} less {less} for {format_bytes(facts.broadcast)} broadcast)"
+    makes = f"{over} makes {format_count(facts.needed)}"
+    match rule:
+        case "by-count":
+            return f"{makes}, closest power of two {format_count(facts.rounded)}"
+        case "files":
+            volume = format_bytes(facts.data_volume)
+            return f"{format_bytes(facts.non_broadcast)} parted where partitions and files end, a file having {volume} of the exchange"
+        case "task duration":
+            return _duration(facts.allowed["cost"], facts.hashed, facts.non_broadcast, subtasks)
+        case "tapered":
+            return f"{makes}; {_falling(subtasks, facts.allowed['slots'])}"
+        case "idle slots":
+            return f"{makes}, and some of {plural(facts.allowed['slots'], 'slot')} would stand idle"
+        case _:
+            return f"{makes}, and more as some rows are read by several" if facts.needed else over
+
+
+def _source(facts: d.SourceSized, decision: Decision) -> str:
+    subtasks, splits, by_bytes = decision.result, plural(facts.splits, "split"), -(-facts.bytes // facts.data_volume)
+    over = f": {format_bytes(facts.bytes)} in {splits} over {format_bytes(facts.data_volume)} each"
+    match facts.before or decision.rule:
+        case "given by the source":
+            text = ", as the source has no other parallelism"
+        case "no splits":
+            text = ": there is nothing to read"
+        case "inferred by the source":
+            text = f": the source inferred {format_count(facts.inferred or 0)} for {splits}"
+        case "default":
+            text = f": {splits} of unknown size take the default"
+        case "task duration":
+            text = f": {_duration(facts.cost, facts.hashed, facts.bytes, subtasks)}"
+        case "tapered":
+            text = f"{over} makes {format_count(by_bytes)}; {_falling(subtasks, facts.slots)}"
+        case "inferred from bytes" if subtasks > by_bytes:
+            text = f"{over} makes {format_count(by_bytes)}, and some of {plural(facts.slots, 'slot')} would stand idle"
+        case "inferred from bytes":
+            text = over
+        case rule:
+            text = f", {_GIVEN.get(rule, 'as set')}"
+    return text
+
+
+def _duration(cost: dict[str, Any], hashed: int, volume: int, subtasks: int) -> str:
+    if hashed:
+        each = format_bytes(volume // subtasks)
+        return f"{format_bytes(volume)}, {each} each, because each hashes {format_bytes(hashed)} of build sides"
+    seconds, runs = cost["seconds_per_byte"], cost["runs"]
+    where = f"measured in {plural(runs, 'earlier run')}" if runs else "as DuckDB computes"
+    return f"{format_bytes(volume)} at {format_bytes(1 / seconds)}/s {where}, {format_seconds(seconds * volume / subtasks)} each"
+
+
+def _falling(subtasks: int, slots: int) -> str:
+    waves = f"{plural(subtasks // slots, 'wave')} on {plural(slots, 'slot')}"
+    return f"{format_count(subtasks)} in {waves}, the later ones smaller, so that the slots end together"
+
+
+def _divided(count: int, divided: list[dict[str, Any]]) -> str:
+    told = [
+        f"subpartition {one['subpartition']} ({format_bytes(sum(one['bytes']))}) among {format_count(prod(one['parts']))} subtasks, "
+        f"which {'keep' if len(one['parts']) == 1 else 'read'} {format_bytes(one['each'])} each"
+        for one in divided[:2]
+    ]
+    more = f", and {format_count(count - len(told))} more" if count > len(told) else ""
+    return f"divided: {', '.join(told)}{more}"
+
+
+def _undivided(facts: d.Undivided, allowed: dict[str, Any]) -> str:
+    if facts.why is d.WholeBecause.SLICES:
+        return f"none is divided, as max-slices-per-subtask {allowed['max_slices']} leaves no subtasks for it"
+    if facts.why is d.WholeBecause.AS_MUCH:
+        return f"none is divided, as {facts.why.value}"
+    others = f" and {plural(facts.others, 'other')} are" if facts.others else " is"
+    return f"subpartition {facts.subpartition} ({format_bytes(facts.bytes)}){others} not divided: {facts.obstacle or facts.why.value}"
+
+
+def _subpartitions(facts: d.Subpartitions, rule: str, n: int) -> str:
+    asked = facts.consumers.get(str(facts.asks), 0)
+    source, used = "its parallelism", asked // facts.factor
+    if facts.maximum:
+        rounded = "" if used == facts.maximum else f", {used} as a power of two,"
+        source = f"its maximum {facts.maximum}{rounded} x {facts.factor}"
+    why = f"consumer vertex {facts.asks} asks for {asked} ({source})"
+    match rule:
+        case "no consumer":
+            why = "no step consumes it"
+        case "pointwise" | "rebalance":
+            why += f", shared out over {facts.producers} producers"
+        case "many producers":
+            why += f", bounded by {n}, as there may be over {MANY_PRODUCERS} producers"
+        case _ if rule == facts.ship:
+            why = f"{rule} results are read whole"
+        case _ if facts.multiple:
+            why += f", made a multiple of {facts.multiple}, which any parallelism decided by count divides"
+        case _:
+            pass
+    if facts.co_partitioned_with:
+        others = ", ".join(map(str, facts.co_partitioned_with))
+        why += f", as many as the data sets consumed together with it ({others})"
+    return f"{plural(n, 'subpartition')}: {why}"
+
+
+def _sketched(facts: d.Sketched, result: dict[str, int]) -> str:
+    n, largest = result["ranges"], result["largest"]
+    by = ", ".join(name if ascending else f"{name} descending" for name, ascending in facts.columns) or "the key"
+    even = "there is nothing in them"
+    if facts.bytes:
+        even = f"largest {format_bytes(largest)}, {largest / (facts.bytes / n):.2f} times the mean"
+    return (
+        f"{plural(n, 'range')} of {by} over {format_bytes(facts.bytes)}, from the sketches of {plural(facts.sketches, 'producer')}, with "
+        f"no pass to sample them; {even}, each known to within {format_bytes(result['error'])}; "
+        f"equal keys {'of several producers may be parted' if facts.split_equal else 'stay together'}"
+    )
+
+
+def _heavy(keys: list[dict[str, Any]]) -> str:
+    told = [
+        f"{', '.join(f'{column} = {value}' for column, value in one['key'].items())} has {100 * one['share']:.3g} % "
+        f"(subpartition {one['subpartition']})"
+        for one in keys[:3]
+    ]
+    more = len(keys) - len(told)
+    if more:
+        have = "has" if more == 1 else "have"
+        told.append(f"{plural(more, 'other key')} {have} {100 * keys[-1]['share']:.3g} % or more")
+    return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
 
 
 def _attempt(number: int, node: str, is_mirror: bool) -> str:

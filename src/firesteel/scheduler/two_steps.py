@@ -88,9 +88,8 @@ def _facts(first: JobVertex, second: JobVertex, plan: VertexPlan, slots: int) ->
     What combines rows before its exchange has few of them. Of a join all are exchanged, about as many bytes as were read; that has to be
     less, for a slot, than the bytes by which the largest subtask has fewer.
     """
-    told = plan.decision["inputs"]["bytes"]
-    divided = plan.decision["result"].get("divided")
-    facts = TwoOrOne(first=first.id, bytes=told, parallelism=plan.parallelism, why=StepsBecause.JOINED)
+    divided = plan.result.get("divided")
+    facts = TwoOrOne(first=first.id, bytes=plan.facts.bytes, parallelism=plan.parallelism, why=StepsBecause.JOINED)
     if second.is_whole:
         why = StepsBecause.COUNTED_HEAVY if divided else StepsBecause.COUNTED
         if not divided and (first.inputs[0].by_value or plan.parallelism == 1):
@@ -98,7 +97,7 @@ def _facts(first: JobVertex, second: JobVertex, plan: VertexPlan, slots: int) ->
         return replace(facts, why=why)
     if not divided:
         return replace(facts, why=StepsBecause.FEW_ROWS)
-    saved, exchanged = sum(divided[0]["bytes"]) - divided[0]["each"], sum(told) // slots
+    saved, exchanged = sum(divided[0]["bytes"]) - divided[0]["each"], sum(facts.bytes) // slots
     if second.join is None or saved > exchanged:
         return facts
     return replace(facts, why=StepsBecause.EXCHANGE, saved=saved, exchanged=exchanged)

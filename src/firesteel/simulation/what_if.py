@@ -92,7 +92,7 @@ def _join_options(options: Options) -> JoinOptions:
 def _compared(decision: Decision, values: Mapping[str, Any], replay: Replay) -> Comparison:
     vertex = -1 if decision.vertex is None else decision.vertex
     result: dict[str, Any] = decision.result if isinstance(decision.result, dict) else {}
-    bare = Outcome(int(result.get("parallelism", 0)), decision.rule, decision.bounds, decision.reason, None)
+    bare = Outcome(int(result.get("parallelism", 0)), decision.rule, decision.bounds, reason_of(decision), None)
     found = recalled(decision.inputs)
     if found is None:
         why = "the journal does not hold the sizes it was decided from"
@@ -115,8 +115,8 @@ def _compared(decision: Decision, values: Mapping[str, Any], replay: Replay) -> 
 
 
 def _outcome(plan: VertexPlan) -> Outcome:
-    said = plan.decision
-    return Outcome(plan.parallelism, said["rule"], said["bounds"], said["reason"], _share_of(plan))
+    reason = reason_of(Decision(at=0.0, what="parallelism", **plan.decision))
+    return Outcome(plan.parallelism, plan.rule, plan.bounds, reason, _share_of(plan))
 
 
 def _share_of(plan: VertexPlan) -> tuple[int, int, int] | None:

@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.journal_samples import planned
+from tests.scheduler_kit import reason_in
 from tests.unit.parallelism.test_parallelism_decider import MIB, bounds, broadcast, forward, keyed
 from typer.testing import CliRunner
 
 from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
+from firesteel.report.decisions import with_reason
 from firesteel.report.explain import ranges_text
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import decide_vertex
@@ -23,7 +25,7 @@ from firesteel.simulation.what_if import compare, what_if
 
 def decided(vertex, inputs, limits, name="count"):
     plan = decide_vertex(inputs, limits)
-    return Decision(at=1.0, what="parallelism", vertex=vertex, name=name, **plan.decision)
+    return with_reason(Decision(at=1.0, what="parallelism", vertex=vertex, name=name, **plan.decision))
 
 
 @pytest.fixture
@@ -58,17 +60,16 @@ def test_both_ways_side_by_side(journal):
 def test_as_it_was_is_what_the_job_did_though_this_firesteel_decides_otherwise():
     """An older one took the maximum where fewer have as small a largest range; and slots that bind keep their name."""
     inputs, older = [keyed([MIB] * 70)], {"parallelism": 20, "largest": 4 * MIB, "smallest": 3 * MIB}
-    said = decide_vertex(inputs, bounds(maximum=20, data_volume=MIB)).decision | {
-        "result": older,
-        "reason": "20 subtasks",
-    }
+    said = decide_vertex(inputs, bounds(maximum=20, data_volume=MIB)).decision
+    del said["inputs"]["type"]
+    said |= {"result": older, "reason": "20 subtasks"}
     (one,) = compare([Decision(at=1.0, what="parallelism", vertex=1, name="old", **said)], {"min-parallelism": 2})
     assert (one.was.parallelism, one.was.reason) == (20, "20 subtasks")
     assert one.was.share == (3 * MIB, 3.5 * MIB, 4 * MIB), "cut again for as many"
     assert one.would_be is not None and one.would_be.parallelism == 18
     bound = decide_vertex(inputs, bounds(data_volume=MIB, slots_maximum=SlotBound(3, "gpu")))
     (one,) = compare([Decision(at=1.0, what="parallelism", vertex=1, name="x", **bound.decision)], {"cut": "by-count"})
-    assert one.was.reason == bound.decision["reason"] and "the 3 slots of group 'gpu'" in one.was.reason
+    assert one.was.reason == reason_in(bound.decision) and "the 3 slots of group 'gpu'" in one.was.reason
 
 
 @pytest.mark.parametrize(

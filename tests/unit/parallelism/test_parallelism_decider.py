@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.scheduler_kit import reason_in
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobVertex, ShipStrategy
@@ -279,7 +280,7 @@ def test_fixed_parallelism_above_the_units_leaves_the_last_without_input():
     plan = decide_vertex([keyed([5, 5])], bounds(fixed=4))
     assert subpartitions(plan) == [(0, 1), (1, 2), None, None]
     assert plan.decision["rule"] == "fixed"
-    assert plan.decision["reason"].startswith("4 subtasks, as set; 10 B cut by-bytes")
+    assert reason_in(plan.decision).startswith("4 subtasks, as set; 10 B cut by-bytes")
 
 
 @pytest.mark.parametrize("cut", ["by-bytes", "by-count"])
@@ -301,7 +302,7 @@ def test_maximum_is_a_bound_hit():
     plan = decide_vertex([keyed([64 * MIB] * 512)], bounds())
     assert plan.parallelism == 128
     assert plan.decision["bounds"] == ["max-parallelism 128"]
-    assert plan.decision["reason"].endswith(
+    assert reason_in(plan.decision).endswith(
         "32 GiB over 64 MiB each, bounded by max-parallelism 128; largest range 256 MiB, smallest 256 MiB"
     )
 
@@ -355,11 +356,11 @@ def test_slices_bind_a_fixed_parallelism_where_it_can_meet_them():
 
 def test_reason_is_the_sentence_of_the_decision():
     plan = decide_vertex([keyed([MIB] * 741)], bounds())
-    assert plan.decision["reason"] == (
+    assert reason_in(plan.decision) == (
         "12 subtasks: 741 MiB over 64 MiB each, bounded by nothing; largest range 62 MiB, smallest 61 MiB"
     )
     plan = decide_vertex([keyed([16 * MIB] * 3), broadcast(16 * MIB)], bounds())
-    assert plan.decision["reason"] == (
+    assert reason_in(plan.decision) == (
         "1 subtask: 48 MiB over 48 MiB each (64 MiB less 16 MiB for 16 MiB broadcast), bounded by nothing; "
         "largest range 48 MiB, smallest 48 MiB"
     )

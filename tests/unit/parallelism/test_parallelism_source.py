@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.scheduler_kit import reason_in
 
 from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.parallelism import Bounds, decide_source
@@ -91,11 +92,11 @@ def test_more_subtasks_than_splits_leaves_the_last_without():
 
 def test_reasons_are_sentences_with_numbers():
     plan = decide_source(info([64 * MIB] * 10), bounds())
-    assert plan.decision["reason"] == "10 source subtasks: 640 MiB in 10 splits over 64 MiB each, bounded by nothing"
-    assert plan.assignment["reason"] == (
+    assert reason_in(plan.decision) == "10 source subtasks: 640 MiB in 10 splits over 64 MiB each, bounded by nothing"
+    assert reason_in(plan.assignment) == (
         "10 splits in order over 10 subtasks, 1 each; largest share 64 MiB, smallest 64 MiB"
     )
-    assert decide_source(info([]), bounds()).decision["reason"] == (
+    assert reason_in(decide_source(info([]), bounds()).decision) == (
         "1 source subtask: there is nothing to read, bounded by nothing"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane
+from tests.scheduler_kit import GraphBuilder, Plane, reason_in
 
 from firesteel.errors import UsageError
 from firesteel.model.costs import MeasuredStep, StepCost, StepCosts
@@ -44,7 +44,7 @@ def broadcast(mib):
 def test_the_reason_says_what_was_measured():
     plan = decide_vertex([even(8)], bounds(190 * KIB, slots=12))
     assert (plan.parallelism, plan.decision["rule"], plan.decision["bounds"]) == (12, "task duration", [])
-    assert plan.decision["reason"].startswith(
+    assert reason_in(plan.decision).startswith(
         "12 subtasks: 8 MiB at 190 KiB/s measured in 2 earlier runs, 3.6 s each, bounded by nothing; "
     )
 
@@ -109,8 +109,8 @@ def test_what_each_subtask_hashes_anew_is_a_small_part_of_its_work(mib, rebuilt,
     source = decide_source(SourceInfo(np.full(mib // 4, 4 * MIB, np.int64)), given)
     assert source.parallelism == of_source
     if (parallelism, of_source) == (8, 8):
-        assert "384 MiB each, because each hashes 100 MiB of build sides" in plan.decision["reason"]
-        assert "384 MiB each, because each hashes 100 MiB of build sides" in source.decision["reason"]
+        assert "384 MiB each, because each hashes 100 MiB of build sides" in reason_in(plan.decision)
+        assert "384 MiB each, because each hashes 100 MiB of build sides" in reason_in(source.decision)
         assert decide_vertex(*recalled(plan.decision["inputs"])).parallelism == parallelism
 
 
@@ -118,7 +118,7 @@ def test_a_step_that_nobody_measured_and_the_engine_computes_gets_larger_subtask
     given = bounds(1024 * MIB, runs=0, slots=2)
     source = decide_source(SourceInfo(np.full(512, 4 * MIB, np.int64)), given)
     assert source.parallelism == 8
-    assert "2 GiB at 1 GiB/s as DuckDB computes, 250 ms each" in source.decision["reason"]
+    assert "2 GiB at 1 GiB/s as DuckDB computes, 250 ms each" in reason_in(source.decision)
 
 
 def test_one_heavy_subpartition_is_no_reason_for_more():
@@ -132,7 +132,7 @@ def test_a_source_gets_slots_for_a_costly_step_behind_it_and_fewer_waves_for_a_c
     assert decide_source(small, bounds()).parallelism == 4
     plan = decide_source(small, bounds(MIB, runs=1))
     assert (plan.parallelism, plan.decision["rule"]) == (8, "task duration")
-    assert plan.decision["reason"] == (
+    assert reason_in(plan.decision) == (
         "8 source subtasks: 4 MiB at 1 MiB/s measured in 1 earlier run, 500 ms each, bounded by nothing"
     )
     assert plan.decision["inputs"]["cost"] == {"seconds_per_byte": 1 / MIB, "runs": 1}

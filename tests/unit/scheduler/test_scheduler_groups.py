@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, ints
+from tests.scheduler_kit import GraphBuilder, ints, plane, reason_in
 
 from firesteel.model.job_graph import IntermediateDataSet, ShipStrategy
 from firesteel.options import Options
@@ -196,7 +196,7 @@ def test_co_partitioned_data_sets_have_equally_many_through_chains_of_joins():
     for dataset in range(3):
         assert counted(builder, dataset, 1, v3=100) == 100
     explained = counts(builder.graph, v3=100).explain(builder.graph.datasets[2], 1)
-    assert explained["result"] == 100 and explained["inputs"]["co_partitioned_with"] == [0, 1]
+    assert explained["result"] == 100 and explained["inputs"].co_partitioned_with == [0, 1]
 
 
 def many(*, known=0, splits=20_000, **step):
@@ -214,7 +214,7 @@ def many(*, known=0, splits=20_000, **step):
 def test_above_10_000_producers_there_are_few_subpartitions():
     explained = many(known=10_001)
     assert (explained["result"], explained["rule"]) == (4096, "many producers")
-    assert "bounded by 4096, as there may be over 10000 producers" in explained["reason"]
+    assert "bounded by 4096, as there may be over 10000 producers" in reason_in(explained)
     assert many(known=10_000)["result"] == 40_000
     assert many(known=10_001, parallelism=5_000) == many(known=10_000, parallelism=5_000)
     assert many(known=10_001, parallelism=5_000)["result"] == 5_000, "the consumer's parallelism is known"
@@ -247,17 +247,17 @@ def by_count(*consumers, maximum=100, factor=2, producers=1):
 def test_by_count_the_maximum_is_a_power_of_two_before_it_is_multiplied():
     told = by_count({})
     assert told["result"] == 128
-    assert told["reason"] == (
+    assert reason_in(told) == (
         "128 subpartitions: consumer vertex 1 asks for 128 (its maximum 100, 64 as a power of two, x 2)"
     )
-    assert by_count({}, maximum=64)["reason"].endswith("(its maximum 64 x 2)")
+    assert reason_in(by_count({}, maximum=64)).endswith("(its maximum 64 x 2)")
     assert by_count({}, factor=3)["result"] == 192, "64 and all that divides it divides 192"
 
 
 def test_by_count_a_known_parallelism_beside_makes_a_multiple():
     told = by_count({}, {"parallelism": 150})
     assert told["result"] == 192
-    assert told["reason"].endswith("made a multiple of 64, which any parallelism decided by count divides")
+    assert reason_in(told).endswith("made a multiple of 64, which any parallelism decided by count divides")
     assert by_count({"parallelism": 150})["result"] == 150, "nothing is decided"
 
 
@@ -269,7 +269,6 @@ def test_by_count_many_producers_leave_a_subpartition_for_each_subtask():
 def test_an_excessive_maximum_is_warned_about():
     builder = GraphBuilder()
     builder.step((builder.source(), HASH))
-    dataset = builder.graph.datasets[0]
-    assert counts(builder.graph, maximum=8192).warning(dataset, 1) is None
-    warning = counts(builder.graph, maximum=8193).warning(dataset, 1)
-    assert warning is not None and "32772 subpartitions" in warning and "max-parallelism" in warning
+    assert not plane(builder.graph, max_parallelism=8192).start().decisions("warning")
+    (warning,) = plane(builder.graph, max_parallelism=8193).start().decisions("warning")
+    assert "32772 subpartitions" in warning.reason and "max-parallelism" in warning.reason

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from tests.scheduler_kit import GraphBuilder, plane
 
 from firesteel.journal.file import masked
@@ -13,6 +14,7 @@ from firesteel.masking import Masker
 from firesteel.model.heavy_keys import MOST_KEYS, HeavyKey
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.report.explain import explain
+from firesteel.scheduler.kernel.decisions import HeavyKeys
 from firesteel.scheduler.kernel.events import ExecutionsFinished
 from firesteel.scheduler.kernel.records import Decision
 
@@ -51,7 +53,8 @@ def test_whoever_reads_a_heavy_key_is_told_before_it_is_decided(scheduler):
     p = two_steps(lambda dataset, _: [SMITH] if dataset == 0 else [], jobmanager__scheduler=scheduler).run()
     for vertex in (1, 2):
         (record,) = p.decisions("heavy keys", vertex)
-        assert record.inputs == {"dataset": 0, "columns": ["k"], "bytes": 3 * TOTAL}
+        facts = HeavyKeys(dataset=0, columns=["k"], bytes=3 * TOTAL, producer="step 0")
+        assert record.inputs == to_builtins(facts)
         assert record.result == [{"key": {"k": "'Smith'"}, "subpartition": 3, "share": 0.8}]
         assert record.reason == "of the 2.93 KiB of 'step 0', k = 'Smith' has 80 % (subpartition 3)"
         told = [record.what for record in p.records if isinstance(record, Decision) and record.vertex == vertex]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, ints, plane, sketched, waits_of
+from msgspec import json
+from tests.scheduler_kit import GraphBuilder, ints, plane, reason_in, sketched, waits_of
 
 from firesteel.masking import Masker
 from firesteel.model.descriptors import decode_gate
@@ -16,6 +17,7 @@ from firesteel.scheduler.exchange.key_ranges import decide_ranges, explain
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel.decisions import Sketched
 
 RANGE, HASH = ShipStrategy.RANGE, ShipStrategy.HASH
 
@@ -169,18 +171,14 @@ def test_the_record_says_why_these_ranges():
     dataset = replace(_dataset(), order=order)
     ranges = decide_ranges([sketched(p, np.array([1000, 0, 3000])) for p in range(2)], 2)
     said = explain(dataset, ranges)
-    assert said["inputs"] == {
-        "dataset": 0,
-        "columns": [["a", True], ["b", False]],
-        "split_equal": True,
-        "sketches": 2,
-        "bytes": 8000,
-    }
+    columns = [("a", True), ("b", False)]
+    assert said["inputs"] == Sketched(dataset=0, columns=columns, split_equal=True, sketches=2, bytes=8000)
     assert said["result"]["ranges"] == 2 and said["result"]["error"] == 4
-    assert "2 ranges of a, b descending over 7.81 KiB, from the sketches of 2 producers" in said["reason"]
-    assert Masker({}, home="").value(said) == said, "nothing in it looks like a secret"
-    assert "may be parted" in said["reason"]
-    assert "there is nothing" in explain(dataset, decide_ranges([], 4))["reason"]
+    assert "2 ranges of a, b descending over 7.81 KiB, from the sketches of 2 producers" in reason_in(said)
+    told = json.decode(json.encode(said))
+    assert Masker({}, home="").value(told) == told, "nothing in it looks like a secret"
+    assert "may be parted" in reason_in(said)
+    assert "there is nothing" in reason_in(explain(dataset, decide_ranges([], 4)))
 
 
 def _dataset():

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from tests.scheduler_kit import GraphBuilder, ints, plane, waits_of
 
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel.decisions import Unreadable
 from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, PartitionReports, SizesLoaded
 
 HASH, REBALANCE = ShipStrategy.HASH, ShipStrategy.REBALANCE
@@ -86,7 +88,7 @@ def test_a_row_that_cannot_be_read_is_guessed_and_recorded():
     p.stored_sizes.clear()
     p.answer_load()
     (decision,) = p.decisions("sizes")
-    assert decision.rule == "shaped like the sum" and decision.inputs == {"dataset": 0, "rows": 1}
+    assert decision.rule == "shaped like the sum" and decision.inputs == to_builtins(Unreadable(dataset=0, rows=1))
     assert set(p.scheduler.graph.result(0).info.subpartition_bytes.tolist()) == {500}
     assert p.run().status == "FINISHED"
 

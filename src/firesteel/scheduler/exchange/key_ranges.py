@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import IntermediateDataSet
 from firesteel.model.order import PRODUCER_BYTES
@@ -28,6 +27,7 @@ from firesteel.model.sketches import (
     merge_sketches,
     together,
 )
+from firesteel.scheduler.kernel.decisions import Sketched
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,38 +59,22 @@ def bytes_in(sketches: Sequence[Sketch], boundaries: Boundaries, n: int) -> Ints
 
 def explain(dataset: IntermediateDataSet, ranges: KeyRanges) -> dict[str, Any]:
     """The decision's record: fields of ``records.Decision`` without what, vertex and name."""
-    order, n = dataset.order, len(ranges.sizes)
-    columns = [] if order is None else [(c.name, c.ascending) for c in order.columns]
-    by = ", ".join(name if ascending else f"{name} descending" for name, ascending in columns)
-    parted = order is not None and order.split_equal
-    total, largest = int(ranges.sizes.sum()), int(ranges.sizes.max(initial=0))
-    mean = total / n
-    even = (
-        f"largest {format_bytes(largest)}, {largest / mean:.2f} times the mean" if total else "there is nothing in them"
+    order, n, total = dataset.order, len(ranges.sizes), int(ranges.sizes.sum())
+    facts = Sketched(
+        dataset=dataset.id,
+        columns=[] if order is None else [(c.name, c.ascending) for c in order.columns],
+        split_equal=order is not None and order.split_equal,
+        sketches=ranges.sketches,
+        bytes=total,
     )
-    equal = "equal keys of several producers may be parted" if parted else "equal keys stay together"
-    return {
-        "inputs": {
-            "dataset": dataset.id,
-            "columns": [[name, ascending] for name, ascending in columns],
-            "split_equal": parted,
-            "sketches": ranges.sketches,
-            "bytes": total,
-        },
-        "rule": "merged sketches",
-        "result": {
-            "ranges": n,
-            "largest": largest,
-            "mean": round(mean),
-            "empty": int((ranges.sizes == 0).sum()),
-            "error": ranges.error,
-        },
-        "reason": (
-            f"{plural(n, 'range')} of {by or 'the key'} over {format_bytes(total)}, from the sketches of "
-            f"{plural(ranges.sketches, 'producer')}, with no pass to sample them; {even}, each known to within "
-            f"{format_bytes(ranges.error)}; {equal}"
-        ),
+    result = {
+        "ranges": n,
+        "largest": int(ranges.sizes.max(initial=0)),
+        "mean": round(total / n),
+        "empty": int((ranges.sizes == 0).sum()),
+        "error": ranges.error,
     }
+    return {"inputs": facts, "rule": "merged sketches", "result": result}
 
 
 _LEAST_PART = 0.7

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from firesteel.model import build_memory
-from firesteel.scheduler.kernel.waits import ForRoom, ForWorker
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -335,40 +334,147 @@ class TwoOrOne(Facts, frozen=True):
     exchanged: int = 0
 
 
+class WholeBecause(Enum):
+    AS_MUCH = "another subtask would have as much to read"
+    SLICES = "max-slices-per-subtask leaves no subtasks for it"
+    COSTS = "that would cost more than it saves"
+
+
+class Undivided(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Heavy subpartitions that are read whole: this one, of so many ``bytes``, and so many ``others``; -1: all. ``obstacle``: what forbids it."""
+
+    why: WholeBecause
+    subpartition: int = -1
+    bytes: int = 0
+    others: int = 0
+    obstacle: str = ""
+
+
+class Sized(Facts, frozen=True, omit_defaults=True):
+    """All that a parallelism was decided from; lists have an entry for each input (docs/journal.md)."""
+
+    datasets: list[int]
+    bytes: list[int]
+    partitions: list[int]
+    subpartitions: list[int]
+    ship: list[str]
+    non_broadcast: int
+    broadcast: int
+    data_volume: int
+    limit: int
+    """The volume, less what is broadcast."""
+    cut: Literal["by-bytes", "by-count"]
+    co_partitioned: list[bool]
+    allowed: dict[str, Any]
+    """The bounds."""
+    divisible: list[bool] = []
+    indivisible: list[str] = []
+    by_value: list[bool] = []
+    sizes: list[list[int]] | None = None
+    packed_sizes: list[str] | None = None
+    needed: int = 0
+    """Subtasks that the volume asks for, where there are others; ``rounded``: as a power of two."""
+    rounded: int = 0
+    hashed: int = 0
+    """Bytes of build sides that each subtask hashes again, where that is much of its work."""
+    divided: int = 0
+    """Subpartitions that are."""
+    undivided: Undivided | None = None
+    before: str = ""
+    """The rule that it was decided by, where it is as before the resume."""
+
+
+class SourceSized(Facts, frozen=True, omit_defaults=True):
+    """All that the parallelism of a source was decided from; others as in :class:`Sized`."""
+
+    splits: int
+    bytes: int
+    largest_split: int
+    data_volume: int
+    inferred: int | None
+    """By the source itself."""
+    default_source_parallelism: int | None
+    slots: int
+    cost: dict[str, Any] = {}
+    target_seconds: float = 0.0
+    rebuilt: int = 0
+    hashed: int = 0
+    before: str = ""
+
+
+class SplitShares(Facts, frozen=True):
+    """Of so many ``splits`` each of ``parallelism`` subtasks has ``fewest`` to ``most``."""
+
+    splits: int
+    bytes: int
+    largest_split: int
+    data_volume: int
+    parallelism: int
+    fewest: int
+    most: int
+
+
+class KnownBeforehand(Facts, frozen=True):
+    """The inputs of a vertex whose parallelism was known before they were there."""
+
+    datasets: list[int]
+    partitions: list[int]
+
+
+class Unmeasured(Facts, frozen=True):
+    """Data sets of so many producers and subpartitions that sizes are not reported by subpartition."""
+
+    datasets: list[int]
+
+
+class Unreadable(Facts, frozen=True):
+    """``rows`` of sizes that could not be read back."""
+
+    dataset: int
+    rows: int
+
+
+class Subpartitions(Facts, frozen=True, omit_defaults=True):
+    """``consumers``: what each asks for; ``asks``: the one that asks for most, by its ``maximum``; 0: by its parallelism."""
+
+    dataset: int
+    ship: str
+    producers: int
+    consumers: dict[str, int]
+    factor: int
+    co_partitioned_with: list[int] = []
+    asks: int = -1
+    maximum: int = 0
+    multiple: int = 0
+    """The number was made a multiple of this; 0: it was not."""
+
+
+class ManySubpartitions(Facts, frozen=True):
+    dataset: int
+    most: int
+
+
+class Sketched(Facts, frozen=True):
+    """What key ranges were made of. ``columns``: name, and whether ascending; ``split_equal``: equal keys may be parted."""
+
+    dataset: int
+    columns: list[tuple[str, bool]]
+    split_equal: bool
+    sketches: int
+    bytes: int
+
+
+class HeavyKeys(Facts, frozen=True):
+    """Of the ``bytes`` that a ``producer`` made."""
+
+    dataset: int
+    columns: list[str]
+    bytes: int
+    producer: str
+
+
 class Told(Facts, frozen=True):
     """Up to format 2.6: the sentence, ``before`` and ``after`` the name of the step."""
 
     before: str
     after: str
-
-
-AnyFacts = (
-    MetRetiredWorker
-    | Failed
-    | Slow
-    | Won
-    | RejectedOften
-    | OnBlockedNode
-    | KeptSubtasks
-    | GoesOn
-    | BlockedFor
-    | BlockedAlone
-    | RoomKept
-    | Admission
-    | NetworkNeed
-    | Merge
-    | Merged
-    | PipelinedRegions
-    | Offload
-    | NotStored
-    | CancelPutOff
-    | ReadLess
-    | DeferredFor
-    | BegunWithout
-    | JoinSizes
-    | HashJoin
-    | TwoOrOne
-    | ForWorker
-    | ForRoom
-    | Told
-)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TypeVar
+
+from msgspec import structs
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobVertex
@@ -20,7 +22,7 @@ from firesteel.options import (
     TARGET_TASK_DURATION,
     Options,
 )
-from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, Cut
+from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, Cut, Plan
 
 
 def global_maximum(options: Options) -> tuple[int, str]:
@@ -77,22 +79,10 @@ def bounds_within(
     )
 
 
-class Decided(Protocol):
-    """A vertex' plan, or a source's."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def parallelism(self) -> int: ...
-
-    @property
-    def decision(self) -> dict[str, Any]: ...
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
-Plan = TypeVar("Plan", bound=Decided)
-
-
-def decided_as_before(bounds: Bounds, decide: Callable[[Bounds], Plan]) -> Plan | None:
+def decided_as_before(bounds: Bounds, decide: Callable[[Bounds], AnyPlan]) -> AnyPlan | None:
     """The plan that is decided freely, where that gives the parallelism of the earlier job: it was cut so, too. None where nothing
     was decided before, or it would be otherwise now (there are other slots), so that only the parallelism can be the same."""
     if bounds.fixed_rule != BEFORE_RESUME:
@@ -100,5 +90,4 @@ def decided_as_before(bounds: Bounds, decide: Callable[[Bounds], Plan]) -> Plan 
     plan = decide(replace(bounds, fixed=None, fixed_rule="fixed"))
     if plan.parallelism != bounds.fixed:
         return None
-    reason = f"{plan.decision['reason']}, {BEFORE_RESUME}"
-    return replace(plan, decision={**plan.decision, "rule": BEFORE_RESUME, "reason": reason})
+    return replace(plan, rule=BEFORE_RESUME, facts=structs.replace(plan.facts, before=plan.rule))

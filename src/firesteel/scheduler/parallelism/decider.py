@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from firesteel.errors import UsageError
-from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.humanize import format_bytes, format_count
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.decisions import Sized, Undivided, WholeBecause
 from firesteel.scheduler.parallelism.bounds import decided_as_before
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import (
-    BEFORE_RESUME,
     MOST_SUBTASKS,
     Bounds,
     ConsumedResult,
@@ -39,8 +39,7 @@ from firesteel.scheduler.parallelism.waves import (
     TASK_DURATION,
     Waves,
     by_duration,
-    duration_in_words,
-    falling_in_words,
+    hashed,
     whole_waves,
 )
 
@@ -63,33 +62,12 @@ class _Volume:
     volume: int
 
     @property
-    def discount(self) -> float:
-        return min(self.broadcast, self.volume * 0.5)
-
-    @property
     def limit(self) -> int:
         return max(1, (2 * self.volume - min(2 * self.broadcast, self.volume)) // 2)
 
     def needed(self) -> int:
         """ceil(non-broadcast / (V - min(broadcast, V * 0.5))), in exact integers."""
         return -(-2 * self.non_broadcast // (2 * self.volume - min(2 * self.broadcast, self.volume)))
-
-    def words(self) -> str:
-        if not self.broadcast:
-            return f"{format_bytes(self.non_broadcast)} over {format_bytes(self.limit)} each"
-        return (
-            f"{format_bytes(self.non_broadcast)} over {format_bytes(self.limit)} each "
-            f"({format_bytes(self.volume)} less {format_bytes(self.discount)} for {format_bytes(self.broadcast)} broadcast)"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A parallelism that is not ours to choose, its rule, and the rule in words."""
-
-    parallelism: int
-    rule: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +80,10 @@ class _Cut:
     """Plain bytes per subtask, broadcasts left out; None if unknown."""
     rule: str
     bounds: list[str]
-    account: str
-    """The reason's middle: what was divided by what."""
     skew: Skew = NO_SKEW
+    needed: int = 0
+    rounded: int = 0
+    """As in ``Sized``."""
 
 
 def decide_vertex(inputs: Sequence[ConsumedResult], bounds: Bounds) -> VertexPlan:
@@ -131,39 +110,37 @@ def decide_vertex(inputs: Sequence[ConsumedResult], bounds: Bounds) -> VertexPla
     if division is not None and cut.sizes is not None and cut.sizes.max() >= division.largest:
         # What is left of the subtasks has as much to read, as few are allowed.
         whole = _cut(inputs, replace(bounds, divides=False), volume)
-        cut = replace(whole, skew=Skew(None, "none is divided, as another subtask would have as much to read"))
+        cut = replace(whole, skew=Skew(None, Undivided(why=WholeBecause.AS_MUCH)))
     return _plan(inputs, bounds, volume, cut)
 
 
 def _cut(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _Cut:
     given = _given_parallelism(inputs, bounds)
     if given is not None:
-        return _cut_given(inputs, bounds, volume, given)
+        return _cut_given(inputs, bounds, volume, *given)
     low, high = bounds.interval()
     if all(r.is_broadcast for r in inputs):
-        account = f"all inputs are broadcast ({format_bytes(volume.broadcast)})"
-        return _by_count(inputs, low, bounds.cut, bounds.bound_hit(1), account)
+        return _by_count(inputs, low, bounds.cut, bounds.bound_hit(1))
     if bounds.cut == "by-count":
         needed = volume.needed()
         wanted = closest_power_of_two(needed)
-        account = f"{volume.words()} makes {format_count(needed)}, closest power of two {format_count(wanted)}"
-        return _by_count(inputs, min(max(wanted, low), high), bounds.cut, bounds.bound_hit(wanted), account)
-    apart = _cut_apart(inputs, volume, (low, high)) if bounds.apart else None
+        cut = _by_count(inputs, min(max(wanted, low), high), bounds.cut, bounds.bound_hit(wanted))
+        return replace(cut, needed=needed, rounded=wanted)
+    apart = _cut_apart(inputs, (low, high)) if bounds.apart else None
     return apart or _cut_by_bytes(inputs, bounds, volume)
 
 
-def _cut_apart(inputs: Sequence[ConsumedResult], volume: _Volume, interval: tuple[int, int]) -> _Cut | None:
+def _cut_apart(inputs: Sequence[ConsumedResult], interval: tuple[int, int]) -> _Cut | None:
     """A subtask for each subpartition that has anything; None: these are too many or too few."""
     units = Units(inputs)
     there = np.flatnonzero(np.diff(units.line.prefix))
     if not interval[0] <= len(there) <= interval[1]:
         return None
-    account = f"{format_bytes(volume.non_broadcast)} parted where partitions and files end, a file having {format_bytes(volume.volume)} of the exchange"
-    return _by_bytes(units, np.array([0, *there[1:], units.line.size], np.int64), FILES, [], account)
+    return _by_bytes(units, np.array([0, *there[1:], units.line.size], np.int64), FILES, [])
 
 
-def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Given | None:
-    """A parallelism that is not ours to choose; None if it is."""
+def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> tuple[int, str] | None:
+    """A parallelism that is not ours to choose, and its rule; None if it is."""
     forward = {r.num_partitions for r in inputs if r.is_forward}
     if len(forward) > 1 or (forward and bounds.fixed is not None and bounds.fixed not in forward):
         counts = ", ".join(str(n) for n in sorted(forward))
@@ -173,25 +150,20 @@ def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Giv
             hint="Forward needs equal parallelism on both sides: use rescale or rebalance instead.",
         )
     if bounds.fixed is not None:
-        why = {"fixed": "as set", "forward group": "as its forward group", BEFORE_RESUME: BEFORE_RESUME}.get(
-            bounds.fixed_rule
-        )
-        return _Given(bounds.fixed, bounds.fixed_rule, why or f"as {bounds.fixed_rule} decided")
+        return bounds.fixed, bounds.fixed_rule
     if forward:
-        return _Given(forward.pop(), "forward group", "as the producers of its forward input")
+        return forward.pop(), "forward group"
     if all(r.ship is ShipStrategy.GLOBAL or r.is_broadcast for r in inputs) and not all(r.is_broadcast for r in inputs):
-        return _Given(1, "global", "as a global input is never split")
+        return 1, "global"
     return None
 
 
-def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, given: _Given) -> _Cut:
-    n = given.parallelism
+def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, n: int, rule: str) -> _Cut:
     if n < 1:
         raise UsageError(f"The parallelism {n} is below 1.", hint="Set a parallelism of at least 1.")
     _check_parallelism(n)
-    account = f"{given.why}; {format_bytes(volume.non_broadcast)} cut {bounds.cut}"
     if bounds.cut == "by-count":
-        return _by_count(inputs, n, given.rule, [], account)
+        return _by_count(inputs, n, rule, [])
     skew = _skew(inputs, bounds, volume, n, n)
     units, words = Units(inputs, skew.division), list[str]()
     left = n - skew.num_subtasks
@@ -202,7 +174,7 @@ def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     cuts = units.line.cut(left, max_slices)
     if units.slices_bind(cuts, max_slices):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
-    return _by_bytes(units, cuts, given.rule, words, account, skew)
+    return _by_bytes(units, cuts, rule, words, skew)
 
 
 def _skew(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, n: int, high: int) -> Skew:
@@ -213,7 +185,7 @@ def _skew(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, n: 
     target = max(volume.non_broadcast // n, min(_worth(inputs, bounds, volume), volume.limit))
     skew = skew_of(inputs, n, target, bounds.slots)
     if skew.division is not None and _takes_slices_room(inputs, skew.division, bounds, high):
-        return Skew(None, f"none is divided, as max-slices-per-subtask {bounds.max_slices} leaves no subtasks for it")
+        return Skew(None, Undivided(why=WholeBecause.SLICES))
     return skew
 
 
@@ -240,11 +212,9 @@ def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Vol
         return replace(_cut_whole(inputs, bounds, volume), skew=skew)
     cut = _cut_beside(Units(inputs, skew.division), bounds, volume, skew, most)
     if most > needed:
-        account = f"{volume.words()} makes {format_count(needed)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
-        return replace(cut, rule=IDLE_SLOTS, account=account)
+        return replace(cut, rule=IDLE_SLOTS, needed=needed)
     if cut.parallelism > needed:
-        account = f"{volume.words()} makes {format_count(needed)}, and more as some rows are read by several"
-        return replace(cut, account=account)
+        return replace(cut, needed=needed)
     return replace(cut, bounds=bounds.bound_hit(volume.needed()) + cut.bounds)
 
 
@@ -264,7 +234,7 @@ def _cut_beside(units: Units, bounds: Bounds, volume: _Volume, skew: Skew, most:
     largest = max(largest, min(skew.division.each, volume.limit))
     left = max(line.ranges_needed(largest, max_slices, max(most - own, least)), least)
     _check_parallelism(own + left)
-    return _by_bytes(units, line.cut(left, max_slices), bounds.cut, words + slice_words, volume.words(), skew)
+    return _by_bytes(units, line.cut(left, max_slices), bounds.cut, words + slice_words, skew)
 
 
 def _slices_met(units: Units, bounds: Bounds, high: int) -> tuple[int | None, list[str]]:
@@ -291,7 +261,7 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     n = least = most = timed = min(max(wanted, low), high)
     top = min(high, line.size)
     bound, largest = bounds.bound_hit(wanted), None
-    rule, account = bounds.cut, volume.words()
+    rule = bounds.cut
     if wanted <= high:
         most = _in_whole_waves(least, top, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
         fewest = partial(_fewest_in_memory, line, MOST_VOLUMES * max(limit, bounds.rebuilt), max_slices, (low, least))
@@ -310,17 +280,12 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         n = len(cuts) - 1
     if bounds.cost is not None and timed != most and (timed < least or n > most):
         rule, bound = TASK_DURATION, []
-        account = duration_in_words(bounds, volume.non_broadcast, n)
-    elif tapers:
-        rule, bound = TAPERED, []
-        account += f" makes {format_count(least)}; {falling_in_words(n, bounds.slots)}"
-    elif n > least:
-        rule, bound = IDLE_SLOTS, []
-        account += f" makes {format_count(least)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
+    elif tapers or n > least:
+        rule, bound = TAPERED if tapers else IDLE_SLOTS, []
     words += bound + slice_words
     if units.slices_bind(cuts, max_slices) or (max_slices is not None and least > max(by_volume, low)):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
-    return _by_bytes(units, cuts, rule, words, account)
+    return replace(_by_bytes(units, cuts, rule, words), needed=least if rule in (TAPERED, IDLE_SLOTS) else 0)
 
 
 def _fewest(line: Line, least: int, most: int, max_slices: int | None) -> tuple[int, int]:
@@ -385,15 +350,13 @@ def _slices_left_out(bounds: Bounds, where: str) -> str:
     return f"max-slices-per-subtask {bounds.max_slices} (cannot be met {where}, left out)"
 
 
-def _by_bytes(  # noqa: PLR0917
-    units: Units, cuts: Longs, rule: str, words: list[str], account: str, skew: Skew = NO_SKEW
-) -> _Cut:
+def _by_bytes(units: Units, cuts: Longs, rule: str, words: list[str], skew: Skew = NO_SKEW) -> _Cut:
     ranges = units.ranges(cuts)
     n = len(cuts) - 1 + skew.num_subtasks
-    return _Cut(n, ranges, units.sizes(cuts, ranges), rule, words, account, skew)
+    return _Cut(n, ranges, units.sizes(cuts, ranges), rule, words, skew)
 
 
-def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[str], account: str) -> _Cut:
+def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[str]) -> _Cut:
     _check_parallelism(n)
     ranges = tuple(count_ranges(r, n) for r in inputs)
     sizes = np.zeros(n, dtype=np.int64)
@@ -402,9 +365,9 @@ def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[s
             continue
         part = bytes_read(result, own)
         if part is None:
-            return _Cut(n, ranges, None, rule, words, account)
+            return _Cut(n, ranges, None, rule, words)
         sizes += part
-    return _Cut(n, ranges, sizes, rule, words, account)
+    return _Cut(n, ranges, sizes, rule, words)
 
 
 def _check_parallelism(n: int) -> None:
@@ -461,41 +424,40 @@ def _bytes_of(result: ConsumedResult) -> int:
 
 def _plan(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, cut: _Cut) -> VertexPlan:
     result: dict[str, Any] = {"parallelism": cut.parallelism}
-    spread = ""
     if cut.sizes is not None:
         result |= {"largest": int(cut.sizes.max()), "smallest": int(cut.sizes.min())}
-        if not all(r.is_broadcast for r in inputs):
-            spread = f"; largest range {format_bytes(result['largest'])}, smallest {format_bytes(result['smallest'])}"
     result["slices"] = int(slices_read(cut.ranges).max())
     division = cut.skew.division
     if division is not None:
         result |= {"divided": division.recorded(), "largest_subpartition": division.largest}
-    told = [division.words() if division is not None else "", cut.skew.why_not]
-    spread += "".join(f"; {words}" for words in told if words)
-    comma = ":" if _given_parallelism(inputs, bounds) is None else ","
-    bounded = ", bounded by " + (" and ".join(cut.bounds) or "nothing")
-    decision = {
-        "inputs": _inputs_of(inputs, bounds, volume),
-        "rule": cut.rule,
-        "bounds": cut.bounds,
-        "result": result,
-        "reason": f"{plural(cut.parallelism, 'subtask')}{comma} {cut.account}{bounded}{spread}",
-    }
-    input_bytes = None if cut.sizes is None else cut.sizes + np.int64(volume.broadcast)
-    return VertexPlan(cut.parallelism, cut.ranges, decision, input_bytes)
+    return VertexPlan(
+        parallelism=cut.parallelism,
+        facts=_facts(inputs, bounds, volume, cut),
+        rule=cut.rule,
+        bounds=cut.bounds,
+        result=result,
+        input_bytes=None if cut.sizes is None else cut.sizes + np.int64(volume.broadcast),
+        ranges=cut.ranges,
+    )
 
 
-def _inputs_of(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> dict[str, Any]:
-    return {
-        "datasets": [r.dataset for r in inputs],
-        "bytes": [_bytes_of(r) for r in inputs],
-        "partitions": [r.num_partitions for r in inputs],
-        "subpartitions": [r.num_subpartitions for r in inputs],
-        "ship": [r.ship.value for r in inputs],
-        "non_broadcast": volume.non_broadcast,
-        "broadcast": volume.broadcast,
-        "data_volume": volume.volume,
-        "limit": volume.limit,
-        "cut": bounds.cut,
+def _facts(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, cut: _Cut) -> Sized:
+    division = cut.skew.division
+    return Sized(
+        datasets=[r.dataset for r in inputs],
+        bytes=[_bytes_of(r) for r in inputs],
+        partitions=[r.num_partitions for r in inputs],
+        subpartitions=[r.num_subpartitions for r in inputs],
+        ship=[r.ship.value for r in inputs],
+        non_broadcast=volume.non_broadcast,
+        broadcast=volume.broadcast,
+        data_volume=volume.volume,
+        limit=volume.limit,
+        cut=bounds.cut,
+        needed=cut.needed,
+        rounded=cut.rounded,
+        hashed=hashed(bounds),
+        divided=0 if division is None else len(division.subpartitions),
+        undivided=cut.skew.undivided,
         **remembered(inputs, bounds),
-    }
+    )

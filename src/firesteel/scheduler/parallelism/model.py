@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
@@ -13,6 +14,7 @@ from firesteel.humanize import plural
 from firesteel.model.costs import StepCost
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.decisions import Sized, SourceSized
 
 Longs = NDArray[np.int64]
 Cut = Literal["by-bytes", "by-count"]
@@ -181,16 +183,30 @@ def _used(words: str, value: int, used: int) -> str:
     return words if value == used else f"{words} ({used} as a power of two)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VertexPlan:
-    """A decided vertex. ``ranges`` runs parallel to the inputs; ``decision`` holds inputs, rule, bounds, result and
-    reason of a ``records.Decision``: ``Decision(at=..., what="parallelism", vertex=..., **plan.decision)``."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Plan:
+    """A decided parallelism, and why: the fields of a ``records.Decision``, its inputs as ``facts``."""
 
     parallelism: int
-    ranges: tuple[InputRanges, ...]
-    decision: dict[str, Any]
-    input_bytes: Longs | None = None
+    facts: Sized | SourceSized
+    rule: str
+    bounds: list[str]
+    result: Any
+    input_bytes: Longs | None
     """Plain bytes each subtask will read, broadcasts included; None where sizes are unknown."""
+
+    @property
+    def decision(self) -> dict[str, Any]:
+        """``Decision(at=..., what="parallelism", vertex=..., **plan.decision)``."""
+        return {"inputs": to_builtins(self.facts), "rule": self.rule, "bounds": self.bounds, "result": self.result}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class VertexPlan(Plan):
+    """``ranges`` runs parallel to the inputs."""
+
+    facts: Sized
+    ranges: tuple[InputRanges, ...]
 
 
 def power_of_two_at_most(n: int) -> int:

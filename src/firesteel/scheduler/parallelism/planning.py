@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from firesteel.errors import FiresteelError
-from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.costs import ENGINE_COST, HASHING_COST, StepCost
 from firesteel.model.forward_group import forward_groups
@@ -28,13 +27,14 @@ from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.decisions import HeavyKeys, KnownBeforehand, ManySubpartitions, Unmeasured, Unreadable
 from firesteel.scheduler.kernel.events import SizesLoaded
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
 from firesteel.scheduler.parallelism.model import BEFORE_RESUME, Bounds, ConsumedResult, SlotBound, VertexPlan
 from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
-from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.parallelism.subpartitions import EXCESSIVE, SubpartitionCounts
 from firesteel.scheduler.parallelism.vertex_decider import Decider
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult, VertexInitialization
 
@@ -146,10 +146,10 @@ class Planner:
         bounds = self._with_rebuilt(vertex, bounds)
         with _naming(vertex):
             plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
-        self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+        self._decide("source parallelism", vertex, **plan.decision)
         if vertex.source is not None:
             self._graph.vertices[vertex.id].splits = plan.splits
-            self._recorder.decision("split assignment", vertex=vertex.id, name=vertex.name, **plan.assignment)
+            self._decide("split assignment", vertex, **plan.assignment)
         beside = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         ranges = tuple(whole(result, plan.parallelism) for result in beside)
         return self._initialization(vertex, plan.parallelism, ranges, plan.input_bytes)
@@ -176,13 +176,9 @@ class Planner:
         if unreadable:
             self._recorder.decision(
                 "sizes",
-                inputs={"dataset": event.dataset, "rows": unreadable},
+                inputs=Unreadable(dataset=event.dataset, rows=unreadable),
                 rule="shaped like the sum",
                 result=unreadable,
-                reason=(
-                    f"the sizes that {plural(unreadable, 'producer')} of data set {event.dataset} had reported could not "
-                    "be read back from the driver's scratch files: they are taken to be shaped like the sum over all"
-                ),
             )
 
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
@@ -203,11 +199,8 @@ class Planner:
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
-        decision = {name: plan.decision[name] for name in ("rule", "bounds", "result")}
-        decision["inputs"] = {"datasets": [i.dataset for i in inputs], "partitions": [i.num_partitions for i in inputs]}
-        why = "as its forward group" if plan.decision["rule"] == "forward group" else "as known beforehand"
-        decision["reason"] = f"{plural(plan.parallelism, 'subtask')}, {why}; cut by count, before its inputs were there"
-        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **decision)
+        facts = KnownBeforehand(datasets=plan.facts.datasets, partitions=plan.facts.partitions)
+        self._decide("parallelism", vertex, **{**plan.decision, "inputs": facts})
         return self._initialization(vertex, plan.parallelism, plan.ranges, None)
 
     def undecided_inputs(self, vertex: JobVertex, parallelism: int) -> VertexInitialization:
@@ -223,7 +216,7 @@ class Planner:
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = self._decider.decide(inputs, bounds, vertex.name, vertex.uid)
-        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+        self._decide("parallelism", vertex, **plan.decision)
         return plan
 
     def _decide_key_ranges(self, vertex: JobVertex, file_volume: int | None) -> None:
@@ -233,7 +226,7 @@ class Planner:
             if isinstance(result.info, RangeBlockingResultInfo) and result.info.awaits_ranges:
                 ranges = result.info.decide_ranges(file_volume)
                 record = explain_ranges(result.dataset, ranges)
-                self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
+                self._decide("key ranges", vertex, **record)
 
     def _name_heavy_keys(self, vertex: JobVertex) -> None:
         """Of the keyed results it reads by their keys."""
@@ -242,7 +235,10 @@ class Planner:
             producer = self._graph.vertices[result.dataset.producer].job.name
             record = explain_heavy_keys(result, producer)
             if record is not None:
-                self._recorder.decision("heavy keys", vertex=vertex.id, name=vertex.name, **record)
+                self._decide("heavy keys", vertex, **record)
+
+    def _decide(self, what: str, vertex: JobVertex, **fields: Any) -> None:
+        self._recorder.decision(what, vertex=vertex.id, name=vertex.name, **fields)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
         return self._graph.initialize_job_vertex(plan, self._recorder.at)
@@ -254,19 +250,10 @@ class Planner:
         for output in vertex.outputs:
             dataset = self._graph.job_graph.datasets[output]
             counts[output] = self._subpartitions.count(dataset, parallelism)
-            self._recorder.decision(
-                "subpartitions", vertex=vertex.id, name=vertex.name, **self._subpartitions.explain(dataset, parallelism)
-            )
-            warning = self._subpartitions.warning(dataset, parallelism)
-            if warning is not None:
-                self._recorder.decision(
-                    "warning",
-                    vertex=vertex.id,
-                    name=vertex.name,
-                    rule="excessive maximum",
-                    result=counts[output],
-                    reason=warning,
-                )
+            self._decide("subpartitions", vertex, **self._subpartitions.explain(dataset, parallelism))
+            if counts[output] > EXCESSIVE:
+                facts = ManySubpartitions(dataset=output, most=EXCESSIVE)
+                self._decide("warning", vertex, inputs=facts, rule="excessive maximum", result=counts[output])
         return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
 
     def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
@@ -274,18 +261,7 @@ class Planner:
         unmeasured = self._unmeasured_inputs(vertex)
         if not unmeasured or bounds.cut == "by-count":
             return bounds
-        self._recorder.decision(
-            "sizes",
-            vertex=vertex.id,
-            name=vertex.name,
-            inputs={"datasets": unmeasured},
-            rule="not measured",
-            result="by-count",
-            reason=(
-                f"cut by count: data sets {', '.join(map(str, unmeasured))} have so many producers and subpartitions that "
-                "sizes are not reported by subpartition"
-            ),
-        )
+        self._decide("sizes", vertex, inputs=Unmeasured(datasets=unmeasured), rule="not measured", result="by-count")
         return replace(bounds, cut="by-count")
 
     def _for_files(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
@@ -356,10 +332,6 @@ class Planner:
         )
 
 
-IN_WORDS = 3
-"""Keys in the sentence; the record has all that are named."""
-
-
 def explain_heavy_keys(result: IntermediateResult, producer: str) -> dict[str, Any] | None:
     """The decision's record: fields of ``records.Decision`` without what, vertex and name. None: no key is heavy. ``producer``: its
     name."""
@@ -367,34 +339,14 @@ def explain_heavy_keys(result: IntermediateResult, producer: str) -> dict[str, A
     if not heavy:
         return None
     columns = result.dataset.keys
+    facts = HeavyKeys(
+        dataset=result.dataset.id, columns=list(columns), bytes=result.info.num_bytes_produced, producer=producer
+    )
     named = [_recorded(key, share, columns) for key, share in heavy]
-    told = [_words(one) for one in named[:IN_WORDS]]
-    more = len(heavy) - len(told)
-    if more:
-        told.append(f"{plural(more, 'other key')} {'has' if more == 1 else 'have'} {_percent(heavy[-1][1])} or more")
-    total = result.info.num_bytes_produced
-    return {
-        "inputs": {"dataset": result.dataset.id, "columns": list(columns), "bytes": total},
-        "rule": "sampled by the producers",
-        "result": named,
-        "reason": f"of the {format_bytes(total)} of '{producer}', {_listed(told)}",
-    }
+    return {"inputs": facts, "rule": "sampled by the producers", "result": named}
 
 
 def _recorded(key: HeavyKey, share: float, columns: Sequence[str]) -> dict[str, Any]:
     """Of a key with very many columns it has the first ones."""
     named = dict(zip(columns, key.values, strict=False))
     return {"key": named, "subpartition": key.subpartition, "share": round(share, 4)}
-
-
-def _words(recorded: dict[str, Any]) -> str:
-    key = ", ".join(f"{column} = {value}" for column, value in recorded["key"].items())
-    return f"{key} has {_percent(recorded['share'])} (subpartition {recorded['subpartition']})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -6,13 +6,15 @@ import base64
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from firesteel.model.costs import StepCost
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.scheduler.kernel.decisions import Sized
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
 TAPERED = "tapered"
@@ -98,13 +100,17 @@ def unpack_numbers(text: str) -> Longs:
 def recalled(inputs: Mapping[str, Any]) -> tuple[list[ConsumedResult], Bounds] | None:
     """Returns the results and bounds that a decision was made from, out of its "inputs"; None where they do not tell (there were too many sizes, nothing was
     measured, or an older Firesteel wrote them)."""
-    if "allowed" not in inputs or not ("sizes" in inputs or "packed_sizes" in inputs):
+    try:
+        facts = msgspec.convert({**inputs, "type": Sized.__name__}, Sized)  # none up to format 2.7
+    except msgspec.ValidationError:
         return None
-    told = inputs["sizes"] if "sizes" in inputs else [unpack_numbers(text) for text in inputs["packed_sizes"]]
-    results = [_result(inputs, index, np.asarray(sizes, dtype=np.int64)) for index, sizes in enumerate(told)]
+    told = facts.sizes if facts.packed_sizes is None else map(unpack_numbers, facts.packed_sizes)
+    if told is None:
+        return None
+    results = [_result(facts, index, np.asarray(sizes, dtype=np.int64)) for index, sizes in enumerate(told)]
     if any(r.folded() is None and not (r.is_broadcast or r.is_forward) for r in results):
         return None
-    allowed: dict[str, Any] = dict(inputs["allowed"])
+    allowed = dict(facts.allowed)
     cost: dict[str, Any] | None = allowed.pop("cost", None)
     if cost is not None:
         allowed["cost"] = StepCost(float(cost["seconds_per_byte"]), int(cost["runs"]))
@@ -112,29 +118,24 @@ def recalled(inputs: Mapping[str, Any]) -> tuple[list[ConsumedResult], Bounds] |
     if slots is not None:
         own = allowed.get("vertex_maximum")
         allowed["vertex_maximum"] = slots if own is None else min(own, slots)
-    cut: Literal["by-bytes", "by-count"] = "by-count" if inputs["cut"] == "by-count" else "by-bytes"
     filled: dict[str, Any] = {"vertex_maximum": None, "fixed": None, **allowed}
-    bounds = Bounds(**filled, data_volume=inputs["data_volume"], cut=cut)
+    bounds = Bounds(**filled, data_volume=facts.data_volume, cut=facts.cut)
     return results, bounds
 
 
-def _result(inputs: Mapping[str, Any], index: int, sizes: Longs) -> ConsumedResult:
-    ship, partitions, width = (
-        ShipStrategy(inputs["ship"][index]),
-        inputs["partitions"][index],
-        inputs["subpartitions"][index],
-    )
+def _result(facts: Sized, index: int, sizes: Longs) -> ConsumedResult:
+    ship, partitions, width = ShipStrategy(facts.ship[index]), facts.partitions[index], facts.subpartitions[index]
     bare = ConsumedResult(
-        dataset=inputs["datasets"][index],
+        dataset=facts.datasets[index],
         ship=ship,
-        co_partitioned=inputs["co_partitioned"][index],
+        co_partitioned=facts.co_partitioned[index],
         num_partitions=partitions,
         num_subpartitions=width,
-        total_bytes=inputs["bytes"][index],
+        total_bytes=facts.bytes[index],
         is_broadcast=ship is ShipStrategy.BROADCAST,
-        divisible=inputs["divisible"][index] if "divisible" in inputs else False,
-        indivisible=inputs["indivisible"][index] if "indivisible" in inputs else "",
-        by_value=inputs["by_value"][index] if "by_value" in inputs else False,
+        divisible=facts.divisible[index] if facts.divisible else False,
+        indivisible=facts.indivisible[index] if facts.indivisible else "",
+        by_value=facts.by_value[index] if facts.by_value else False,
     )
     if not len(sizes):
         return bare

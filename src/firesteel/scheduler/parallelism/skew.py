@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.scheduler.kernel.decisions import Undivided, WholeBecause
 from firesteel.scheduler.parallelism.model import ConsumedResult, Longs
 
 HEAVY = 1.25
@@ -85,25 +85,14 @@ class Division:
             for s, p, b, each in zip(*(column[heaviest] for column in columns), strict=True)
         ]
 
-    def words(self) -> str:
-        """ "divided: subpartition 7 (4.80 GiB) among 5 subtasks, which read 1 GiB each; and 2 more"."""
-        do = "keep" if len(self.members) == 1 else "read"
-        told = [
-            f"subpartition {one['subpartition']} ({format_bytes(sum(one['bytes']))}) among "  # type: ignore[arg-type]
-            f"{format_count(int(np.prod(one['parts'])))} subtasks, which {do} {format_bytes(one['each'])} each"  # type: ignore[arg-type]
-            for one in self.recorded()[:2]
-        ]
-        more = len(self.subpartitions) - len(told)
-        return f"divided: {', '.join(told)}" + (f", and {format_count(more)} more" if more else "")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skew:
-    """The outcome for the heavy subpartitions of some inputs. ``why_not``: in words, why heavy ones are not divided; empty:
+    """The outcome for the heavy subpartitions of some inputs. ``undivided``: those that are not, and why; None:
     there are none, or there is nothing to say."""
 
     division: Division | None = None
-    why_not: str = ""
+    undivided: Undivided | None = None
 
     @property
     def num_subtasks(self) -> int:
@@ -132,8 +121,8 @@ def skew_of(inputs: Sequence[ConsumedResult], subtasks: int, target: int, slots:
         parts = (_by_value(plan, target) if len(members) == 1 else plan).best(target, slots)[:, : len(members)]
     divided = (parts > 1).any(axis=1)
     chosen = heavy[divided]
-    why_not = _why_not([inputs[i] for i in members], sizes, heavy[~divided])
-    return Skew(Division(members, chosen, parts[divided], sizes[chosen]) if len(chosen) else None, why_not)
+    undivided = _undivided([inputs[i] for i in members], sizes, heavy[~divided])
+    return Skew(Division(members, chosen, parts[divided], sizes[chosen]) if len(chosen) else None, undivided)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,18 +233,21 @@ def _folded(result: ConsumedResult) -> Longs:
     return sizes
 
 
-def _why_not(members: Sequence[ConsumedResult], sizes: Longs, whole: Longs) -> str:
-    """ "subpartition 7 (4.80 GiB) is not divided: only left rows may be in a join of kind 'left'": of the heaviest of these."""
+def _undivided(members: Sequence[ConsumedResult], sizes: Longs, whole: Longs) -> Undivided | None:
+    """Of the heaviest of these."""
     if not len(whole):
-        return ""
+        return None
     heaviest = int(whole[np.argmax(sizes[whole].sum(axis=1))])
     side = members[int(np.argmax(sizes[heaviest]))]
-    why = "that would cost more than it saves" if side.divisible else side.indivisible
-    if not why:
-        return ""
-    more = f" and {plural(len(whole) - 1, 'other')}" if len(whole) > 1 else ""
-    are = "are" if more else "is"
-    return f"subpartition {heaviest} ({format_bytes(int(sizes[heaviest].sum()))}){more} {are} not divided: {why}"
+    if not (side.divisible or side.indivisible):
+        return None
+    return Undivided(
+        why=WholeBecause.COSTS,
+        subpartition=heaviest,
+        bytes=int(sizes[heaviest].sum()),
+        others=len(whole) - 1,
+        obstacle="" if side.divisible else side.indivisible,
+    )
 
 
 def _of_a_part(sizes: Longs, parts: Longs) -> Longs:

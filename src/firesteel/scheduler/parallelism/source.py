@@ -7,21 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.model.arrays import compact
 from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.kernel.commands import Splits
+from firesteel.scheduler.kernel.decisions import SourceSized, SplitShares
 from firesteel.scheduler.parallelism.bounds import decided_as_before
 from firesteel.scheduler.parallelism.line import Line, check_sizes
-from firesteel.scheduler.parallelism.model import BEFORE_RESUME, MAX_NUMBERS_RECORDED, Bounds, Longs
+from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, Longs, Plan
 from firesteel.scheduler.parallelism.replay import TAPERED, cost_told
 from firesteel.scheduler.parallelism.waves import (
     MOST_RECKONED,
     TASK_DURATION,
     Waves,
     by_duration,
-    duration_in_words,
-    falling_in_words,
+    hashed,
     most_bytes,
     whole_waves,
 )
@@ -30,18 +29,12 @@ LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourcePlan:
-    """A decided source. ``splits``: those of each subtask are contiguous.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SourcePlan(Plan):
+    """``splits``: those of each subtask are contiguous. ``assignment``: the fields of a ``records.Decision`` "split assignment"."""
 
-    ``decision`` and ``assignment`` hold the fields of two ``records.Decision``s ("source parallelism" and
-    "split assignment").
-    """
-
-    parallelism: int
-    splits: Splits
     input_bytes: Longs
-    decision: dict[str, Any]
+    splits: Splits
     assignment: dict[str, Any]
 
 
@@ -50,7 +43,6 @@ class _Choice:
     parallelism: int
     rule: str
     bounds: list[str]
-    account: str
     cuts: Longs | None = None
     """Splits of each subtask; None: runs whose largest is as small as can be."""
 
@@ -76,36 +68,34 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     n = choice.parallelism
     cuts = line.cut(n) if choice.cuts is None else choice.cuts
     sizes = compact(np.diff(line.prefix[cuts]))
-    bounded = ", bounded by " + (" and ".join(choice.bounds) or "nothing")
-    facts = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
-    decision = {
-        "inputs": {
-            **facts,
-            "inferred": info.inferred_parallelism,
-            "default_source_parallelism": default_source_parallelism,
-            "slots": bounds.slots,
-            **cost_told(bounds),
-        },
-        "rule": choice.rule,
-        "bounds": choice.bounds,
-        "result": n,
-        "reason": f"{plural(n, 'source subtask')}{choice.account}{bounded}",
-    }
+    read = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
     per_subtask = np.diff(cuts)
+    shares = SplitShares(**read, parallelism=n, fewest=int(per_subtask.min()), most=int(per_subtask.max()))
     assignment = {
-        "inputs": facts,
+        "inputs": shares,
         "rule": "contiguous, smaller wave by wave" if choice.rule == TAPERED else "contiguous, by bytes",
-        "bounds": [],
         "result": {**_few_cuts(cuts), "largest": int(sizes.max()), "smallest": int(sizes.min())},
-        "reason": (
-            f"{plural(line.size, 'split')} in order over {plural(n, 'subtask')}, "
-            f"{_span(int(per_subtask.min()), int(per_subtask.max()))} each; "
-            f"largest share {format_bytes(int(sizes.max()))}, smallest {format_bytes(int(sizes.min()))}"
-        ),
     }
     numbers = np.arange(line.size + 1, dtype=np.int32)
     splits = Splits(numbers if np.array_equal(cuts, numbers) else cuts.astype(np.int32), numbers[:-1])
-    return SourcePlan(n, splits, sizes, decision, assignment)
+    facts = SourceSized(
+        **read,
+        inferred=info.inferred_parallelism,
+        default_source_parallelism=default_source_parallelism,
+        slots=bounds.slots,
+        hashed=hashed(bounds),
+        **cost_told(bounds),
+    )
+    return SourcePlan(
+        parallelism=n,
+        facts=facts,
+        rule=choice.rule,
+        bounds=choice.bounds,
+        result=n,
+        input_bytes=sizes,
+        splits=splits,
+        assignment=assignment,
+    )
 
 
 def _few_cuts(cuts: Longs) -> dict[str, Any]:
@@ -118,22 +108,19 @@ def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -
         n = max(1, info.fixed_parallelism)
         asked = bounds.fixed not in (None, n)
         words = [f"the source itself, which fixes {n} where {bounds.fixed} was set"] if asked else []
-        return _Choice(n, "given by the source", words, ", as the source has no other parallelism")
+        return _Choice(n, "given by the source", words)
     if bounds.fixed is not None:
-        why = {"forward group": ", as its forward group", BEFORE_RESUME: f", {BEFORE_RESUME}"}
-        return _Choice(bounds.fixed, bounds.fixed_rule, [], why.get(bounds.fixed_rule, ", as set"))
+        return _Choice(bounds.fixed, bounds.fixed_rule, [])
     if not line.size:
-        return _Choice(1, "no splits", [], ": there is nothing to read")
+        return _Choice(1, "no splits", [])
     upper, upper_words = _upper_bound(bounds, default)
     inferred = info.inferred_parallelism
     if inferred is not None and inferred > 0:
         words = [upper_words] if inferred > upper else []
-        account = f": the source inferred {format_count(inferred)} for {plural(line.size, 'split')}"
-        return _Choice(min(inferred, upper), "inferred by the source", words, account)
+        return _Choice(min(inferred, upper), "inferred by the source", words)
     if not line.total:
         words = ["the number of splits"] if line.size < upper else [upper_words]
-        account = f": {plural(line.size, 'split')} of unknown size take the default"
-        return _Choice(min(upper, line.size), "default", words, account)
+        return _Choice(min(upper, line.size), "default", words)
     return _by_bytes(line, bounds, upper, upper_words)
 
 
@@ -146,22 +133,16 @@ def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choi
     fewest = -(-line.total // most_bytes(bounds))
     wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
-    account = (
-        f": {format_bytes(line.total)} in {plural(line.size, 'split')} over {format_bytes(bounds.data_volume)} each"
-    )
     n, cuts = min(wanted, line.size, upper), None
     if bounds.cost is not None and wanted != today:
-        return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds, line.total, n)}")
+        return _Choice(n, TASK_DURATION, words)
     if bounds.least_volume and not words and bounds.slots > 1 and filled <= MOST_RECKONED:
         limit = bounds.data_volume if bounds.tapers else 0
         cuts, tapers = waves.best(line, line.cut(filled), (n,), (by_bytes, upper), limit)
         n = len(cuts) - 1
         if tapers:
-            account += f" makes {format_count(by_bytes)}; {falling_in_words(n, bounds.slots)}"
-            return _Choice(n, TAPERED, [], account, cuts)
-    if n > by_bytes:
-        account += f" makes {format_count(by_bytes)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
-    return _Choice(n, "inferred from bytes", words, account, cuts)
+            return _Choice(n, TAPERED, [], cuts)
+    return _Choice(n, "inferred from bytes", words, cuts)
 
 
 def _upper_bound(bounds: Bounds, default: int | None) -> tuple[int, str]:
@@ -170,7 +151,3 @@ def _upper_bound(bounds: Bounds, default: int | None) -> tuple[int, str]:
         upper, words = default, f"default-source-parallelism {default}"
     own = bounds.lower_maximum
     return own if own is not None and own[0] < upper else (upper, words)
-
-
-def _span(least: int, most: int) -> str:
-    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"

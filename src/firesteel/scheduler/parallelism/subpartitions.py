@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from firesteel.humanize import plural
 from firesteel.model.job_graph import (
     DistributionPattern,
     IntermediateDataSet,
@@ -22,6 +22,7 @@ from firesteel.model.job_graph import (
 from firesteel.model.pipelined_region import fed_while_running
 from firesteel.model.sizes import FEW_SUBPARTITIONS, MANY_PRODUCERS
 from firesteel.options import CUT, SUBPARTITION_FACTOR, Options
+from firesteel.scheduler.kernel.decisions import Subpartitions
 from firesteel.scheduler.parallelism.model import power_of_two_at_most
 
 REBALANCE_CELLS = 4
@@ -33,13 +34,11 @@ EXCESSIVE = 32768
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The number of subpartitions that one consumer asks for. ``known``: it is the consumer's parallelism, not a multiple of its maximum."""
+    """The number of subpartitions that one consumer asks for, by its ``maximum``; 0: it is the consumer's parallelism, which is known."""
 
     vertex: int
     subpartitions: int
-    known: bool
-    source: str
-    """Origin of the number, in words."""
+    maximum: int = 0
     divisor: int = 1
     """The largest parallelism that may be decided for it by count: all smaller ones divide it."""
 
@@ -78,32 +77,25 @@ class SubpartitionCounts:
             return min(target, REBALANCE_CELLS * -(-target // producers))
         return target
 
-    def explain(self, dataset: IntermediateDataSet, producers: int) -> dict[str, object]:
+    def explain(self, dataset: IntermediateDataSet, producers: int) -> dict[str, Any]:
         """The decision's record: fields of ``records.Decision`` without what, vertex and name."""
         n = self.count(dataset, producers)
-        inputs: dict[str, object] = {
-            "dataset": dataset.id,
-            "ship": dataset.ship.value,
-            "producers": producers,
-            "consumers": {str(w.vertex): w.subpartitions for w in self._wishes[dataset.id]},
-            "factor": self._factor,
-        }
-        together = [d for d in self._groups[dataset.id] if d != dataset.id]
-        rule, why = self._rule(dataset, producers, n)
-        if together:
-            inputs["co_partitioned_with"] = together
-            why += f", as many as the data sets consumed together with it ({', '.join(map(str, together))})"
-        return {"inputs": inputs, "rule": rule, "result": n, "reason": f"{plural(n, 'subpartition')}: {why}"}
-
-    def warning(self, dataset: IntermediateDataSet, producers: int) -> str | None:
-        """A sentence when the maximum is so large that every producer pays for it."""
-        n = self.count(dataset, producers)
-        if n <= EXCESSIVE:
-            return None
-        return (
-            f"Data set {dataset.id} has {n} subpartitions per producer, more than {EXCESSIVE}: each producer indexes and "
-            "reports all of them. Lower max-parallelism (or the step's own) or firesteel.subpartition-factor."
+        own, all_of_them = self._wishes[dataset.id], self._wishes_of_all(dataset.id)
+        wish = max(own, key=lambda w: w.subpartitions, default=Wish(-1, 0))
+        rule = self._rule(dataset, n, wish)
+        is_multiple = n > max((w.subpartitions for w in all_of_them), default=n)
+        facts = Subpartitions(
+            dataset=dataset.id,
+            ship=dataset.ship.value,
+            producers=producers,
+            consumers={str(w.vertex): w.subpartitions for w in own},
+            factor=self._factor,
+            co_partitioned_with=[d for d in self._groups[dataset.id] if d != dataset.id],
+            asks=wish.vertex,
+            maximum=wish.maximum,
+            multiple=max(w.divisor for w in all_of_them) if is_multiple else 0,
         )
+        return {"inputs": facts, "rule": rule, "result": n}
 
     def _is_cut_by_cells(self, dataset: IntermediateDataSet) -> bool:
         """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each."""
@@ -114,13 +106,11 @@ class SubpartitionCounts:
     ) -> Wish:
         parallelism = known(vertex)
         if parallelism is not None:
-            return Wish(vertex.id, parallelism, known=True, source="its parallelism")
+            return Wish(vertex.id, parallelism)
         most = maximum(vertex)
         divisor = power_of_two_at_most(most)
         used = most if self._by_cells else divisor
-        rounded = "" if used == most else f", {used} as a power of two,"
-        source = f"its maximum {most}{rounded} x {self._factor}"
-        return Wish(vertex.id, used * self._factor, known=False, source=source, divisor=divisor)
+        return Wish(vertex.id, used * self._factor, most, divisor)
 
     def _target(self, dataset: int) -> int:
         wishes = self._wishes_of_all(dataset)
@@ -129,7 +119,7 @@ class SubpartitionCounts:
         by_count = not self._by_cells
         if self._has_many_producers(dataset):
             few = max(FEW_SUBPARTITIONS, divisor) if by_count else FEW_SUBPARTITIONS
-            target = max([min(target, few), *(w.subpartitions for w in wishes if w.known)])
+            target = max([min(target, few), *(w.subpartitions for w in wishes if not w.maximum)])
             by_count |= target > FEW_SUBPARTITIONS  # nobody reports sizes by subpartition then
         return -(-target // divisor) * divisor if by_count else target
 
@@ -153,28 +143,17 @@ class SubpartitionCounts:
         most = self._maximum(vertex)
         return most if vertex.source is None else min(most, max(1, len(vertex.source.split_bytes)))
 
-    def _rule(self, dataset: IntermediateDataSet, producers: int, n: int) -> tuple[str, str]:
+    def _rule(self, dataset: IntermediateDataSet, n: int, wish: Wish) -> str:
+        """``wish``: the largest."""
         if dataset.ship in (ShipStrategy.FORWARD, ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
-            return dataset.ship.value, f"{dataset.ship.value} results are read whole"
+            return dataset.ship.value
         if not self._wishes[dataset.id]:
-            return "no consumer", "no step consumes it"
-        target = self._targets[dataset.id]
-        wish = max(self._wishes[dataset.id], key=lambda w: w.subpartitions)
-        why = f"consumer vertex {wish.vertex} asks for {wish.subpartitions} ({wish.source})"
-        if n != target:
-            rule = "pointwise" if dataset.ship.pattern is DistributionPattern.POINTWISE else "rebalance"
-            return rule, f"{why}, shared out over {producers} producers"
+            return "no consumer"
+        if n != self._targets[dataset.id]:
+            return "pointwise" if dataset.ship.pattern is DistributionPattern.POINTWISE else "rebalance"
         if n < wish.subpartitions:
-            return (
-                "many producers",
-                f"{why}, bounded by {n}, as there may be over {MANY_PRODUCERS} producers",
-            )
-        wishes = self._wishes_of_all(dataset.id)
-        if n > max(w.subpartitions for w in wishes):
-            why += (
-                f", made a multiple of {max(w.divisor for w in wishes)}, which any parallelism decided by count divides"
-            )
-        return ("known parallelism" if wish.known else "maximum x factor"), why
+            return "many producers"
+        return "maximum x factor" if wish.maximum else "known parallelism"
 
 
 def _co_partitioned_groups(graph: JobGraph) -> dict[int, list[int]]:

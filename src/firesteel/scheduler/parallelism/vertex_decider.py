@@ -66,7 +66,7 @@ class Decider:
     def decide(self, inputs: Sequence[ConsumedResult], bounds: Bounds, name: str, uid: str = "") -> VertexPlan:
         """As ``decide_vertex``. Raises OptionFunctionError where the function raises, or answers what is out of bounds."""
         plan = decide_vertex(inputs, bounds)
-        if self._function is None or plan.decision["rule"] not in _DECIDED:
+        if self._function is None or plan.rule not in _DECIDED:
             return plan
         low, high = bounds.interval()
         step = UndecidedStep(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.model.arrays import Floats
 from firesteel.scheduler.parallelism.line import Line
 from firesteel.scheduler.parallelism.model import Bounds, Longs
@@ -132,12 +131,6 @@ def _cut_at(line: Line, sizes: Floats) -> Longs:
     return np.minimum(cuts, size - (n - places))
 
 
-def falling_in_words(subtasks: int, slots: int) -> str:
-    """``64 in 4 waves on 16 slots, each smaller than the one before, so that the slots end together``."""
-    waves = plural(subtasks // slots, "wave")
-    return f"{format_count(subtasks)} in {waves} on {plural(slots, 'slot')}, the later ones smaller, so that the slots end together"
-
-
 TASK_DURATION = "task duration"
 """The rule where the time that subtasks take has decided."""
 MOST_VOLUMES = 4
@@ -158,7 +151,7 @@ def by_duration(
     read, for which it must have as much to do. The result grows with the cost, and is not bounded from above. A subtask
     has BUILDS_WORTH times as many bytes of its own as it hashes again (``bounds.rebuilt``), unless a slot would stand idle.
     """
-    if _builds(bounds) and bounds.target_seconds:
+    if hashed(bounds) and bounds.target_seconds:
         few = whole_waves(max(volume // most_bytes(bounds), fewest(), 1), bounds.slots)
         if few < today:
             return few
@@ -179,20 +172,6 @@ def most_bytes(bounds: Bounds) -> int:
     return max(MOST_VOLUMES * bounds.data_volume, BUILDS_WORTH * bounds.rebuilt)
 
 
-def _builds(bounds: Bounds) -> bool:
-    """Return whether hashing the build sides again is much of a subtask's work."""
-    return most_bytes(bounds) > MOST_VOLUMES * bounds.data_volume
-
-
-def duration_in_words(bounds: Bounds, volume: int, subtasks: int) -> str:
-    """``8 MiB at 190 KiB/s measured in 2 earlier runs, 4 s each``; ``3.2 GiB, 410 MiB each, because each hashes 110 MiB of build sides``."""
-    cost = bounds.cost
-    if _builds(bounds):
-        each, rebuilt = format_bytes(volume // subtasks), format_bytes(bounds.rebuilt)
-        return f"{format_bytes(volume)}, {each} each, because each hashes {rebuilt} of build sides"
-    assert cost is not None
-    where = f"measured in {plural(cost.runs, 'earlier run')}" if cost.runs else "as DuckDB computes"
-    return (
-        f"{format_bytes(volume)} at {format_bytes(1 / cost.seconds_per_byte)}/s {where}, "
-        f"{format_seconds(cost.seconds_per_byte * volume / subtasks)} each"
-    )
+def hashed(bounds: Bounds) -> int:
+    """Return the bytes of the build sides if hashing them again is much of a subtask's work; else 0."""
+    return bounds.rebuilt if most_bytes(bounds) > MOST_VOLUMES * bounds.data_volume else 0

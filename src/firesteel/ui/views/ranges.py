@@ -46,9 +46,9 @@ def range_bytes(decision: Decision | None) -> NDArray[np.int64] | None:
 def _own(plan: VertexPlan, decision: Decision) -> NDArray[np.int64] | None:
     """None: it is not the decision that was taken."""
     told: dict[str, Any] = decision.result
-    if plan.input_bytes is None or any(plan.decision["result"].get(name) != told.get(name) for name in _SAME):
+    if plan.input_bytes is None or any(plan.result.get(name) != told.get(name) for name in _SAME):
         return None
-    return plan.input_bytes - np.int64(plan.decision["inputs"]["broadcast"])
+    return plan.input_bytes - np.int64(plan.facts.broadcast)
 
 
 def skew(decision: Decision | None) -> float | None:
