@@ -17,7 +17,7 @@ from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.scheduler.job import Job
-from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, decide_join
+from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, decide_join
 from firesteel.scheduler.joins.deferrals import Deferral, Deferrals, budget_for
 from firesteel.scheduler.joins.estimates import Estimate, Estimates
 from firesteel.scheduler.kernel.decisions import DeferredFor, HashJoin, JoinSizes
@@ -127,11 +127,11 @@ class AdaptiveJoins:
         """Decides the join if its build side has finished; True also where nothing is left to decide."""
         job = self._graph.vertices[join].job
         if job.join is None:
-            self._record(job, JoinChoice(HASH, "one step"), HashJoin())
+            self._record(job, "one step", HashJoin())
             return True
         build = self._likely_build(job)
         if build is None:
-            self._record(job, JoinChoice(HASH, "too late"), HashJoin())
+            self._record(job, "too late", HashJoin())
             return True
         result = self._graph.results[job.inputs[build].dataset]
         if result is None or not result.is_available:
@@ -141,10 +141,10 @@ class AdaptiveJoins:
         if self._graph.vertices[producer].job.first_step is not None:
             return False  # not known yet what it will do
         sizes = self._sizes(job, build, producer)
-        choice = decide_join(sizes)
+        result, rule = decide_join(sizes)
         spent = self._deferrals.stop(producer)
-        self._record(job, choice, sizes)
-        if choice.is_broadcast:
+        self._record(job, rule, sizes, result)
+        if result != HASH:
             follower = self._follower(join)
             if follower is not None:
                 self._graph.keep_two_steps(follower.id)
@@ -190,15 +190,13 @@ class AdaptiveJoins:
             exchanged_again=self._is_exchanged_again(job.id),
         ).with_volume(self._volume)
 
-    def _record(self, job: JobVertex, choice: JoinChoice, facts: JoinSizes | HashJoin) -> None:
-        self._recorder.decision(
-            "join", vertex=job.id, name=job.name, inputs=facts, rule=choice.rule, result=choice.result
-        )
+    def _record(self, job: JobVertex, rule: str, facts: JoinSizes | HashJoin, result: str = HASH) -> None:
+        self._recorder.decision("join", vertex=job.id, name=job.name, inputs=facts, rule=rule, result=result)
 
     def _record_refusal(self, job: JobVertex) -> None:
         assert job.join is not None and job.join.hint is not None
         facts = HashJoin(side=SIDES[job.join.hint], obstacle=job.join.obstacles[job.join.hint])
-        self._record(job, JoinChoice(HASH, "hint"), facts)
+        self._record(job, "hint", facts)
 
     # --- estimates -------------------------------------------------------------------------------------------
 

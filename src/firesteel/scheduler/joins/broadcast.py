@@ -5,8 +5,6 @@ A broadcast join saves the exchange of the probe side; it costs memory for the b
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from firesteel.scheduler.kernel.decisions import JoinSizes
 
 HASH = "hash"
@@ -15,26 +13,15 @@ UNKNOWN_MEMORY = 256 << 20
 """A task's memory budget where nobody told it."""
 
 
-class JoinChoice(NamedTuple):
-    """``result``: "broadcast left", "broadcast right" or "hash"."""
-
-    result: str
-    rule: str
-
-    @property
-    def is_broadcast(self) -> bool:
-        return self.result != HASH
-
-
-def decide_join(sizes: JoinSizes) -> JoinChoice:
-    """``hint``: as the user wants; ``next step``: nothing is saved; ``memory``: the build side cannot be held; else what is waited for against
+def decide_join(sizes: JoinSizes) -> tuple[str, str]:
+    """The result, "broadcast left", "broadcast right" or "hash", and the rule. ``hint``: as the user wants; ``next step``: nothing is saved; ``memory``: the build side cannot be held; else what is waited for against
     what is saved."""
     broadcast = f"broadcast {sizes.build}"
     if sizes.hint:
-        return JoinChoice(broadcast, "hint")
+        return broadcast, "hint"
     if sizes.exchanged_again:
-        return JoinChoice(HASH, "next step")
+        return HASH, "next step"
     if sizes.build_memory > sizes.limit:
-        return JoinChoice(HASH, "memory")
+        return HASH, "memory"
     is_dear = sizes.readers * sizes.build_bytes > (sizes.probe_bytes or sizes.limit)
-    return JoinChoice(HASH if is_dear else broadcast, "bytes")
+    return (HASH if is_dear else broadcast), "bytes"

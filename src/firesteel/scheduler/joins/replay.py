@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from firesteel.model.absorbing import SIDES
-from firesteel.scheduler.joins.broadcast import HASH, JoinChoice, decide_join
+from firesteel.scheduler.joins.broadcast import HASH, decide_join
 from firesteel.scheduler.kernel.decisions import HashJoin, JoinSizes
 from firesteel.scheduler.kernel.records import Decision, GraphChanged, JobPlanned, JournalRecord
 
@@ -94,13 +94,13 @@ class _Replaying:
 
     def _decide(self, record: Decision, vertex: int) -> None:
         join, is_adaptive = self._joins.get(vertex, vertex), self._options.is_adaptive
-        would_be = record if is_adaptive else _decided(record, HashJoin(), JoinChoice(HASH, "not adaptive"))
+        would_be = record if is_adaptive else _decided(record, HashJoin(), HASH, "not adaptive")
         if "build" in record.inputs:
             sizes = msgspec.convert(record.inputs | {"type": JoinSizes.__name__}, JoinSizes)  # none up to format 2.7
             probe = self._inputs[join][1 - SIDES.index(sizes.build)]
             changed = _changed(replace(sizes, held=self.would_be.held(probe, join)), self._options)
             if is_adaptive:
-                would_be = _decided(record, changed, decide_join(changed))
+                would_be = _decided(record, changed, *decide_join(changed))
             for tasks, decision, made_from in ((self.was, record, sizes), (self.would_be, would_be, changed)):
                 if decision.result != HASH:
                     tasks.join(probe, join, made_from.held_with_it)
@@ -109,9 +109,8 @@ class _Replaying:
         self.joins.append(Redecided(join, vertex, record.name, record, would_be))
 
 
-def _decided(record: Decision, facts: JoinSizes | HashJoin, choice: JoinChoice) -> Decision:
-    inputs = msgspec.to_builtins(facts)
-    return replace(record, inputs=inputs, rule=choice.rule, result=choice.result, reason="")
+def _decided(record: Decision, facts: JoinSizes | HashJoin, result: str, rule: str) -> Decision:
+    return replace(record, inputs=msgspec.to_builtins(facts), rule=rule, result=result, reason="")
 
 
 def _changed(sizes: JoinSizes, options: JoinOptions) -> JoinSizes:

@@ -32,14 +32,7 @@ def range_bytes(decision: Decision | None) -> NDArray[np.int64] | None:
         fixed = replace(bounds, fixed=int(decision.result["parallelism"]))
         plans = (decide_vertex(inputs, each) for each in (bounds, fixed))
         return next((own for plan in plans if (own := _own(plan, decision)) is not None), None)
-    except (
-        FiresteelError,
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # a journal that says it otherwise
+    except (FiresteelError, LookupError, TypeError, ValueError):  # a journal that says it otherwise
         return None
 
 
