@@ -56,7 +56,11 @@ def dictionary() -> str:
     for theirs, ours, elsewhere in (
         (DataFrame, firesteel.DataStream, told.ELSEWHERE),
         (GroupedData, firesteel.KeyedStream, keyed),
-        (Column, firesteel.functions.Column, {}),
+        (
+            Column,
+            firesteel.functions.Column,
+            {"over": 'Write it behind an aggregate or a function of windows: F.sum("n").over(...).'},
+        ),
         (SparkSession, firesteel.ExecutionEnvironment, told.ELSEWHERE_ENVIRONMENT),
         (functions, firesteel.functions, {}),
     ):

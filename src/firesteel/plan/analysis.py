@@ -278,7 +278,9 @@ class Analysis:
         return node if node.type == to else self.cast(node, to)
 
     def argument(self, node: Expr, wanted: str, within: Expr) -> Expr:
-        """Raises UsageError for a value that does not fit."""
+        """Raises UsageError for a value that does not fit. A ``clock`` is a timestamp, of which only what clocks show counts."""
+        if wanted == "clock":
+            wanted = "timestamp_ntz" if not self.zone and node.type in ("date", "timestamp_ntz") else "timestamp"
         to = coercion.implicit(node.type, wanted, self.ansi)
         if to is None:
             raise UsageError(
@@ -562,10 +564,8 @@ def _to_date(x: Analysis, node: Expr, given: list[Expr]) -> Expr:
     if len(given) == 1:
         return x.cast(x.argument(given[0], "string/date/timestamp/timestamp_ntz", node), "date")
     form = x.argument(given[1], "string", node)
-    when = Expr(
-        "GetTimestamp", {"left": given[0], "right": form, "timeZoneId": x.zone, "failOnError": x.ansi}, "timestamp"
-    )
-    return x.cast(when, "date")
+    fields = {"left": given[0], "right": form, "timeZoneId": x.zone, "failOnError": x.ansi}
+    return x.cast(Expr("GetTimestamp", fields, "timestamp" if x.zone else "timestamp_ntz"), "date")
 
 
 _PARTS = {

@@ -24,8 +24,8 @@ negative negate; col; UnaryMinus child:number failOnError=ANSI; =child
 positive; col; =positive
 ceil ceiling; col; Ceil child:double/decimal/long failOnError=ANSI; =whole
 floor; col; Floor child:double/decimal/long failOnError=ANSI; =whole
-round; col scale!=0; Round child:number scale:integer ansiEnabled=ANSI; =rounded
-bround; col scale!=0; BRound child:number scale:integer ansiEnabled=ANSI; =rounded
+round; col scale!=0; Round child:number scale:!integer ansiEnabled=ANSI; =rounded
+bround; col scale!=0; BRound child:number scale:!integer ansiEnabled=ANSI; =rounded
 rint; col; Rint child:double; double
 sqrt; col; Sqrt child:double; double
 exp; col; Exp child:double; double
@@ -132,11 +132,11 @@ dayname; col; DayName child:date; string
 hour; col; Hour child:time timeZoneId=ZONE; integer
 minute; col; Minute child:time timeZoneId=ZONE; integer
 second; col; Second child:time timeZoneId=ZONE; integer
-date_add dateadd; start days; DateAdd startDate:date days:integer/short/byte; date
-date_sub; start days; DateSub startDate:date days:integer/short/byte; date
+date_add dateadd; start days; DateAdd startDate:date days:!integer/short/byte; date
+date_sub; start days; DateSub startDate:date days:!integer/short/byte; date
 datediff date_diff; end start; DateDiff endDate:date startDate:date; integer
 add_months; start months; AddMonths startDate:date numMonths:integer; date
-months_between; date1 date2 roundOff!=True; MonthsBetween date1:timestamp date2:timestamp roundOff:boolean timeZoneId=ZONE; double
+months_between; date1 date2 roundOff!=True; MonthsBetween date1:clock date2:clock roundOff:boolean timeZoneId=ZONE; double
 last_day; date; LastDay startDate:date; date
 next_day; date dayOfWeek!; NextDay startDate:date dayOfWeek:string failOnError=ANSI; date
 make_date; year month day; MakeDate year:integer month:integer day:integer failOnError=ANSI; date
@@ -157,7 +157,7 @@ convert_timezone; sourceTz! targetTz! sourceTs; ConvertTimezone sourceTz:string 
 timestamp_add; unit! quantity ts; =timestamp_add
 to_timestamp_ntz; timestamp; =to_timestamp_ntz
 make_timestamp_ntz; years months days hours mins secs; =make_timestamp_ntz
-date_format; date format!; DateFormatClass left:timestamp right:string timeZoneId=ZONE; string
+date_format; date format!; DateFormatClass left:clock right:string timeZoneId=ZONE; string
 isnull; col; IsNull child:any; boolean
 isnotnull; col; IsNotNull child:any; boolean
 not !; col; Not child:boolean; boolean
@@ -221,7 +221,7 @@ array_intersect; col1 col2; =array_intersect
 array_except; col1 col2; =array_except
 arrays_overlap; a1 a2; =arrays_overlap
 array_join; col delimiter! null_replacement!?; ArrayJoin array:!strings delimiter:!string nullReplacement:!string; string
-array_repeat; col count; ArrayRepeat left:any right:integer; =repeated
+array_repeat; col count; ArrayRepeat left:any right:!integer; =repeated
 sort_array; col asc!=True; SortArray base:array ascendingOrder:boolean; =child
 slice; x start length; Slice x:array start:integer length:integer; =child
 flatten; col; Flatten child:arrays; =element

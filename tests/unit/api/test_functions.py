@@ -139,6 +139,8 @@ REFUSED = {
     "no constant": (lambda rows: rows.select(v=F.lit(object())), "is not a constant"),
     "when after otherwise": (lambda rows: F.when(F.col("n") > 1, 1).otherwise(2).when(F.col("n") > 2, 3), "before otherwise"),
     "when of no condition": (lambda rows: F.when("n", 1), "wants a condition, not 'n'"),
+    "days of a fraction": (lambda rows: rows.select(v=F.date_add(F.to_date(F.lit("2024-01-01")), 1.5)), "takes integer or short or byte, and not double"),
+    "places as a text": (lambda rows: rows.select(v=F.round("x", "1")), "takes integer, and not string"),
     "a list and a number": (lambda rows: rows.select(v=F.col("r") + 1), "is of numbers, and not of struct and int"),
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+from datetime import date, datetime
 
 import pandas as pd
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 
 from dying_kit import PATHS
 from firesteel import ExecutionEnvironment, col
+from firesteel import functions as F
 from firesteel.errors import UsageError
 
 
@@ -89,6 +91,25 @@ def test_a_uid_or_a_step_in_the_middle_may_be_named(env, lines):
     assert total.test_with(words=[{"word": "a"}, {"word": "b"}]) == [{"n": 2}]
     with pytest.raises(UsageError, match=r"rows for step 'lines: read_text.*are not read: those for a step behind"):
         total.test_with(words=[], lines=[])
+
+
+def test_days_and_clocks_need_no_zone(env):
+    days = pa.table(
+        {"d": [date(2024, 1, 31)], "e": [date(2024, 2, 29)], "t": [datetime(2024, 2, 29, 13, 5)], "s": ["2024-02-29"]}
+    )
+    step = env.from_arrow(days).select(
+        a=F.date_format("d", "dd.MM.yyyy"),
+        b=F.date_format("t", "HH:mm"),
+        c=F.to_date("s", "yyyy-MM-dd"),
+        d=F.months_between("e", "d"),
+    )
+    assert step.test_with() == [{"a": "31.01.2024", "b": "13:05", "c": date(2024, 2, 29), "d": 1.0}]
+
+
+def test_a_day_that_python_has_not_is_told(env):
+    step = env.from_arrow(pa.table({"d": [date(9999, 12, 31)]})).select(later=F.date_add("d", 1))
+    with pytest.raises(UsageError, match=r"Column .later. has a value that Python cannot hold.*to_arrow"):
+        step.test_with()
 
 
 def test_a_stream_is_left_as_it_was(lines):

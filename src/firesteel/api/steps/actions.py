@@ -18,7 +18,7 @@ from firesteel.compile.caching import by_spark
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.describe import describe, describe_left_to_spark, describe_rules
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.errors import FiresteelError, JobExecutionError, Stop
+from firesteel.errors import FiresteelError, JobExecutionError, Stop, UsageError
 from firesteel.humanize import format_bytes, printable
 from firesteel.model.runner import Choice
 from firesteel.options import MAX_COLLECT_BYTES
@@ -90,6 +90,21 @@ def to_arrow(pipeline: Pipeline, name: str = "to_arrow") -> pa.Table:
 
     with own_interrupts(), Computed(pipeline, name) as computed:
         return computed.to_arrow()
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Raises UsageError for a date or a time that Python cannot hold."""
+    try:
+        return table.to_pylist()
+    except (OverflowError, ValueError):
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            try:
+                column.to_pylist()
+            except (OverflowError, ValueError) as error:
+                raise UsageError(
+                    f"Column {name!r} has a value that Python cannot hold: {error}.", hint="Read it with to_arrow()."
+                ) from None
+        raise
 
 
 def to_pandas(pipeline: Pipeline) -> Any:

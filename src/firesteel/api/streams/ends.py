@@ -379,7 +379,7 @@ class Ends(Configurable):
 
     def collect(self) -> list[dict[str, Any]]:
         """As :meth:`to_arrow`, as Python dicts."""
-        return actions.to_arrow(self._pipeline, "collect").to_pylist()
+        return actions.python_rows(actions.to_arrow(self._pipeline, "collect"))
 
     def to_pandas(self) -> Any:
         """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
@@ -391,11 +391,11 @@ class Ends(Configurable):
 
     def take(self, n: int) -> list[dict[str, Any]]:
         """The first ``n`` rows, as Python dicts."""
-        return actions.take(self._pipeline, n).to_pylist()
+        return actions.python_rows(actions.take(self._pipeline, n))
 
     def first(self) -> dict[str, Any] | None:
         """The first row, as a Python dict; None if there are no rows."""
-        return next(iter(actions.take(self._pipeline, 1, "first").to_pylist()), None)
+        return next(iter(actions.python_rows(actions.take(self._pipeline, 1, "first"))), None)
 
     def head(self, n: int | None = None) -> Any:
         """PySpark's: the first row as :meth:`first` gives it, or, with ``n``, the first ``n`` rows as :meth:`take` gives them."""
@@ -435,7 +435,7 @@ class Ends(Configurable):
         started. Raises UsageError for rows or names that do not fit, and whatever a function of yours raises, as it is.
         """
         end = actions.collected(self._pipeline, "test_with")
-        return runs.test_with(end, self._pipeline.env.options, rows, sources).to_pylist()
+        return actions.python_rows(runs.test_with(end, self._pipeline.env.options, rows, sources))
 
     def run_locally(self, rows: int | None = 1000) -> list[dict[str, Any]]:
         """The stream's rows, as Python dicts, over the first ``rows`` of each source (None: all): a try with a debugger at hand.
@@ -443,7 +443,7 @@ class Ends(Configurable):
         All is computed in this process, as in :meth:`test_with`: breakpoints stop, and what a function of yours raises is raised here.
         """
         end = actions.collected(self._pipeline, "run_locally")
-        return runs.run_locally([end], self._pipeline.env.options, rows)[0].to_pylist()
+        return actions.python_rows(runs.run_locally([end], self._pipeline.env.options, rows)[0])
 
     toPandas = to_pandas  # noqa: N815
     isEmpty = is_empty  # noqa: N815

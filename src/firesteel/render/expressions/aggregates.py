@@ -110,7 +110,7 @@ def whole(node: Expr, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
         text = statistics.whole_of(function, x, where, over, distinct)
         if text is not None:
             return text
-        shown = " where its order shows: sort_array() of it is" if function.cls in statistics.LISTS else ""
+        shown = " where its order shows (in sort_array() it is)" if function.cls in statistics.LISTS else ""
         raise Unsupported(f"{said_function(function)} is not taken over{shown}")
     text, kind, digits = _summed(function, x)
     total = f"sum({distinct}{text}){tail}"

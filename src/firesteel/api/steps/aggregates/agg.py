@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AggregateCall:
     """An aggregate as it is written, made by the functions of ``firesteel.agg``."""
 
@@ -54,6 +54,10 @@ class AggregateCall:
     name: str | None = None
     said: tuple[str, tuple[Any, ...]] | None = None
     """The result has Spark's type, and Spark's name where the user gives none: this text, with the names of these columns put in. None: it is an aggregate of our own."""
+
+    def __repr__(self) -> str:
+        """As its user has written it, about."""
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
 
     @property
     def kind(self) -> str:

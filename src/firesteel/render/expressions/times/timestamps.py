@@ -159,8 +159,7 @@ def _months_between(x: Expressions, n: Expr) -> str:
     """Months, and the rest as a part of 31 days, to eight places."""
     if constant(n["roundOff"], "months to places") is not True:
         raise Unsupported("months that are not rounded are not taken over")
-    zone = zone_of(n["timeZoneId"])
-    (d1, s1), (d2, s2) = (_day_and_second(x, n[name], zone) for name in ("date1", "date2"))
+    (d1, s1), (d2, s2) = (_day_and_second(x, n[name], n["timeZoneId"]) for name in ("date1", "date2"))
 
     def counted(a: str, b: str, s1: str, s2: str) -> str:
         months = f"CAST((year({a}) - year({b})) * 12 + month({a}) - month({b}) AS DOUBLE)"
@@ -173,13 +172,13 @@ def _months_between(x: Expressions, n: Expr) -> str:
     return once(d1, lambda a: once(d2, lambda b: once(s1(a), lambda s: once(s2(b), lambda t: counted(a, b, s, t)))))
 
 
-def _day_and_second(x: Expressions, time: Expr, zone: Zone) -> tuple[str, Callable[[str], str]]:
+def _day_and_second(x: Expressions, time: Expr, name: str | None) -> tuple[str, Callable[[str], str]]:
     """The text of a day, and that of the seconds since this day began."""
     if time.cls == "Cast" and time["child"].type == "date":
         return x.text(time["child"]), lambda day: "0"
     if time.type != "timestamp":
         raise Unsupported(f"months between {said(time.type)} are not taken over")
-    text = x.text(time)
+    text, zone = x.text(time), zone_of(name)
 
     def since(day: str) -> str:
         return f"((epoch_us({text}) - epoch_us({zone.instant(f'CAST({day} AS TIMESTAMP)')})) // 1000000)"

@@ -97,7 +97,7 @@ def ask_for_zones(offsets_of: Callable[[str], dict[str, Any]]) -> None:
 def zone_of(name: str | None) -> Zone:
     """Raises Unsupported for a zone whose clocks the engine does not know, or knows otherwise."""
     if not name:
-        raise Unsupported("a time without a zone is not taken over")
+        raise Unsupported("it depends on the session's time zone")
     if fixed := _OFFSET.fullmatch(name.replace("UTC", "+00:00")):
         sign, hours, minutes = fixed.groups()
         return Zone(name, int(f"{sign}{int(hours) * 3600 + int(minutes) * 60}"))
