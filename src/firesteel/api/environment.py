@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
-from firesteel.api.steps.actions import left_to_spark, show_table
+from firesteel.api.steps.actions import left_to_spark, python_rows, show_table
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
 from firesteel.api.streams.data_stream import DataStream
@@ -521,7 +521,7 @@ class ExecutionEnvironment:
         """
         sinks_used(self._owner)
         tables = runs.run_locally(self._sinks, self.options, rows)
-        return {name: table.to_pylist() for name, table in zip(runs.names(self._sinks), tables, strict=True)}
+        return {name: python_rows(table) for name, table in zip(runs.names(self._sinks), tables, strict=True)}
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""

@@ -106,6 +106,17 @@ def test_days_and_clocks_need_no_zone(env):
     assert step.test_with() == [{"a": "31.01.2024", "b": "13:05", "c": date(2024, 2, 29), "d": 1.0}]
 
 
+def test_maps_are_dicts_in_functions_and_in_rows(env):
+    kind = pa.map_(pa.string(), pa.int32())
+    step = env.from_arrow(pa.table({"m": pa.array([[("a", 1)], None], kind)})).map(
+        lambda row: {"m": row.m and {**row.m, "b": 2}}, pa.schema([("m", kind)])
+    )
+    assert step.test_with() == [{"m": {"a": 1, "b": 2}}, {"m": None}]
+    twice = env.from_arrow(pa.table({"m": pa.array([[("a", 1), ("a", 2)]], kind)}))
+    with pytest.raises(UsageError, match="Column 'm' has a value that Python cannot hold"):
+        twice.test_with()
+
+
 def test_a_day_that_python_has_not_is_told(env):
     step = env.from_arrow(pa.table({"d": [date(9999, 12, 31)]})).select(later=F.date_add("d", 1))
     with pytest.raises(UsageError, match=r"Column .later. has a value that Python cannot hold.*to_arrow"):

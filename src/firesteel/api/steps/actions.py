@@ -93,14 +93,14 @@ def to_arrow(pipeline: Pipeline, name: str = "to_arrow") -> pa.Table:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Raises UsageError for a date or a time that Python cannot hold."""
+    """Maps are dicts. Raises UsageError for a date or a time that Python cannot hold, and for a key that a map has twice."""
     try:
-        return table.to_pylist()
-    except (OverflowError, ValueError):
+        return table.to_pylist(maps_as_pydicts="strict")
+    except (OverflowError, ValueError, KeyError):
         for name, column in zip(table.column_names, table.columns, strict=True):
             try:
-                column.to_pylist()
-            except (OverflowError, ValueError) as error:
+                column.to_pylist(maps_as_pydicts="strict")
+            except (OverflowError, ValueError, KeyError) as error:
                 raise UsageError(
                     f"Column {name!r} has a value that Python cannot hold: {error}.", hint="Read it with to_arrow()."
                 ) from None

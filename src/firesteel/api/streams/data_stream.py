@@ -475,7 +475,8 @@ class DataStream(Ends):
         """PySpark's: rows ``count``, ``mean``, ``stddev``, ``min`` and ``max`` of these columns, as text, under ``summary``.
 
         Without columns: of all numbers and strings. Nulls do not count; NaN is the largest number; ``stddev`` is the
-        sample's. Of other values than numbers there is no mean.
+        sample's. Of other values than numbers there is no mean. A double is written as Python writes it (``858993460.4``, not
+        ``8.589934604E8``).
         """
         return DataStream(summaries.describe(self._pipeline, columns))
 

@@ -97,7 +97,10 @@ def _values(column: Any) -> list[Any]:
     kind = array.type
     if array.null_count == 0 and (pa.types.is_integer(kind) or kind in (pa.float32(), pa.float64())):
         return np.asarray(array).tolist()  # five times as fast as to_pylist
-    return array.to_pylist()
+    try:
+        return array.to_pylist(maps_as_pydicts="strict")
+    except KeyError as error:
+        raise UsageError(f"A map has a key twice, which no dict of Python has: {error.args[0]}") from None
 
 
 class RowBatcher:
