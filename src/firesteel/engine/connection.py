@@ -217,12 +217,18 @@ _KINDS = {
 """By the first words of DuckDB's message. Where Arrow raises the error, there is no class that says it."""
 
 
+LEFT = "A row is left to Spark: "
+"""How a stop's message begins where a rule of ours raised it."""
+
+
 def stop_of(error: Exception) -> EngineStop:
     """What the engine stopped for, by what it raised."""
     text = str(error).strip().partition("\n")[0].rstrip(".")
     kind = _KINDS.get(text.partition(":")[0], Stop.VALUE if isinstance(error, pa.ArrowException) else Stop.ENGINE)
     if kind is Stop.INTERNAL:
         _engines.clear()  # it may refuse whatever it is asked next
+    if why := text.partition("left to Spark: ")[2]:
+        text = LEFT + why
     return EngineStop(
         kind, f"{text}.", hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames."
     )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import pyarrow as pa
 
-from firesteel.engine.connection import SPILLED, EngineSettings, run
+from firesteel.engine.connection import LEFT, SPILLED, EngineSettings, run
 from firesteel.engine.convert import carried, carrier, conformed, is_plain, known, opaque
 from firesteel.engine.files import FileRows, by_place, scan_of
 from firesteel.errors import EngineStop, Stop
@@ -384,7 +384,7 @@ def _of_steps(parts: Sequence[Any], made: Batches, ctx: TaskContext, rows: Itera
         one = next((one for one in told if one.raises), told[-1])
         why, hint = next(
             ((why, hint) for said, why, hint in _CONDITIONS if said in stop.message),
-            (stop.message.partition("left to Spark: ")[2] or stop.message, None),
+            (stop.message.removeprefix(LEFT), None),
         )
         from firesteel.task.expressions import first_bad, with_row  # an executor loads it for an error alone
 

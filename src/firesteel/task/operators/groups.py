@@ -13,6 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.engine.connection import LEFT
 from firesteel.engine.files import FileRows
 from firesteel.errors import EngineStop, FiresteelError, Stop
 from firesteel.task.batches import filter_rows
@@ -174,6 +175,6 @@ def _as_error_of_rows(name: str, batches: Batches) -> Batches:
     except EngineStop as stop:
         if stop.kind is not Stop.VALUE:
             raise
-        said = stop.message.removeprefix("Invalid Input Error: ").removeprefix("left to Spark: ")
+        said = stop.message.removeprefix("Invalid Input Error: ").removeprefix(LEFT)
         text = said if said.startswith("A sum of column") else f"A value of step '{name}' does not fit its type: {said}"
         raise FiresteelError(text, hint="Cast the column to a wider decimal or to double before.") from stop
