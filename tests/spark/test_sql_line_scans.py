@@ -69,6 +69,18 @@ PLAIN_JSON = {
     "mark": ('\ufeff{"a":1}\n', "a int"),
     "long texts": ('{"a":"' + "ä" * 60_000 + '","b":1}\n', "a string"),
     "names": ('{"\\u0061":"\\u0000x"}\n{"A":"y","b":1}\n', "a string"),
+    "structs": (
+        '{"s":{"a":1,"b":"x","c":{"d":true}}}\n{"s":null}\n{"s":{}}\n{}\n{"s":{"c":{"d":null},"z":[1],"B":2}}\n',
+        "s struct<a: smallint, b: string, c: struct<d: boolean>>",
+    ),
+    "lists": (
+        '{"l":[1,null,-3],"m":[{"d":"2024-02-29","x":1.5},null,{}],"n":[["a",null],[],null]}\n{"l":[],"m":null}\n{"n":[],"m":[{"x":2,"d":null}]}\n',
+        "l array<int>, m array<struct<d: date, x: double>>, n array<array<string>>",
+    ),
+    "times inside": (
+        '{"s":{"t":["2024-01-01 01:02:03",null]}}\n{"s":{"t":[]}}\n',
+        "s struct<t: array<timestamp>>",
+    ),
 }
 if version() == "3.5":  # says what the parser of Spark 2 would have made of it
     del ODD_CSV["no day"]
@@ -98,6 +110,14 @@ ODD_JSON = {
     "blanks": (' {"a":1}\n', "a int"),
     "a comma": ('{"a":1,}\n', "a int"),
     "over lines": ('{"a":\n1}\n', "a int"),
+    "a text inside": ('{"s":{"a":1}}\n{"s":{"a":"x"}}\n', "s struct<a: int>"),
+    "a list as a struct": ('{"s":{"a":1}}\n{"s":[{"a":2}]}\n', "s struct<a: int>"),
+    "a struct as a list": ('{"s":[{"a":1}]}\n{"s":{"a":2}}\n', "s array<struct<a: int>>"),
+    "twice inside": ('{"s":{"a":1,"a":2}}\n', "s struct<a: int>"),
+    "a number inside as text": ('{"l":["x",1]}\n', "l array<string>"),
+    "minus zero inside": ('{"l":[{"x":1.5},{"x":-0.0}]}\n', "l array<struct<x: double>>"),
+    "too large inside": ('{"l":[1,300]}\n', "l array<tinyint>"),
+    "short day inside": ('{"s":{"d":"2024-2-9"}}\n', "s struct<d: date>"),
 }
 
 

@@ -102,6 +102,9 @@ def stopped(place: str, what: str) -> EngineStop:
 def plain_values(array: pa.Array, to: pa.DataType) -> pa.Array:
     """Texts as values of a type, if all are in its plain form; values of other types cast, if that changes none. Raises what ``not_plain``
     gives, and ArrowException."""
+    if pa.types.is_nested(to):
+        inside = [plain_values(one, field.type) for one, field in zip(_parts(array), _fields(to), strict=True)]
+        return _with_parts(array, to, inside)
     if not pa.types.is_string(array.type) or pa.types.is_string(to):
         return array if array.type == to else array.cast(to)
     pattern = _pattern(to)
@@ -114,6 +117,23 @@ def plain_values(array: pa.Array, to: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(to) and (pc.min(values.cast(pa.int64())).as_py() or 0) < _FIRST_DAY * 86_400_000_000:
         raise _NotPlainError("a time before the year 1")
     return values
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    """Of a struct; the one of a list."""
+    return list(kind) if pa.types.is_struct(kind) else [kind.value_field]
+
+
+def _parts(array: Any) -> list[pa.Array]:
+    return array.flatten() if pa.types.is_struct(array.type) else [array.values]
+
+
+def _with_parts(array: Any, to: pa.DataType, inside: list[pa.Array]) -> pa.Array:
+    """The same structs or lists of these values."""
+    nulls = array.is_null()
+    if pa.types.is_struct(to):
+        return pa.StructArray.from_arrays(inside, fields=list(to), mask=nulls)
+    return pa.ListArray.from_arrays(array.offsets, inside[0], type=to, mask=nulls)
 
 
 def _pattern(to: pa.DataType) -> str:
@@ -247,6 +267,10 @@ def _objects(data: bytes) -> int:
 
 def _written(to: pa.DataType) -> pa.DataType:
     """The type that JSON has for values of a type."""
+    if pa.types.is_struct(to):
+        return pa.struct([(field.name, _written(field.type)) for field in to])
+    if pa.types.is_list(to):
+        return pa.list_(_written(to.value_type))
     if pa.types.is_integer(to):
         return pa.int64()
     return to if pa.types.is_boolean(to) or pa.types.is_float64(to) else pa.string()
@@ -255,8 +279,15 @@ def _written(to: pa.DataType) -> pa.DataType:
 def _checked(column: pa.ChunkedArray) -> pa.Array:
     array: Any = pa.concat_arrays(column.chunks)
     array.validate(full=True)
-    if pa.types.is_floating(array.type):
+    _check_numbers(array)
+    return array
+
+
+def _check_numbers(array: Any) -> None:
+    if pa.types.is_nested(array.type):
+        for one in _parts(array):
+            _check_numbers(one)
+    elif pa.types.is_floating(array.type):
         zeros = pc.and_(pc.equal(array, 0.0), pc.less(pc.divide(1.0, array), 0.0))  # a whole -0 is 0.0 to some
         if pc.any(zeros).as_py() or not pc.all(pc.is_finite(array), min_count=0).as_py():
             raise not_plain("a number without a plain form")
-    return array

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.plain_lines import PlainCsv, PlainJson, PlainText
 from firesteel.plan.expr import Unsupported
-from firesteel.plan.types import arrow_type, decimal_of, said
+from firesteel.plan.types import arrow_type, decimal_of, element_of, fields_of, said
 from firesteel.sql.scans.columns import Columns
 
 FORMATS = ("CSVFileFormat", "JsonFileFormat", "TextFileFormat")
@@ -46,10 +47,10 @@ def maker(
     """Makes the source. ``names``: of all columns of the files; ``setting``: of the session. Raises Unsupported, as it does itself."""
     given = _checked(options, _CSV if kind == "CSVFileFormat" else set())
     also = {"CSVFileFormat": {"float", "double"}, "JsonFileFormat": {"double"}}.get(kind, set())
-    for column in columns.data:
-        if str(column.kind) not in _KINDS | also and not (kind == "CSVFileFormat" and decimal_of(column.kind)):
-            raise Unsupported(f"{said(column.kind)} in text files is read by Spark")
-        if column.kind == "timestamp" and setting("spark.sql.session.timeZone") not in _UTC:
+    for inside in (one for column in columns.data for one in _plain(column.kind, nested=kind == "JsonFileFormat")):
+        if str(inside) not in _KINDS | also and not (kind == "CSVFileFormat" and decimal_of(inside)):
+            raise Unsupported(f"{said(inside)} in text files is read by Spark")
+        if inside == "timestamp" and setting("spark.sql.session.timeZone") not in _UTC:
             raise Unsupported("timestamps of text files are Spark's in sessions whose zone is not UTC")
     if {setting("spark.sql.columnNameOfCorruptRecord"), *(n for n, _ in columns.partitions)} & set(names):
         raise Unsupported("a column of lines that cannot be read, or of directories and of files, is Spark's own")
@@ -69,6 +70,16 @@ def maker(
     if kind == "JsonFileFormat" and not wanted:
         raise Unsupported("JSON of which no column is wanted is read by Spark")
     return made
+
+
+def _plain(kind: Any, *, nested: bool) -> Iterator[Any]:
+    """The type itself, or, where it may be nested, those that it is made of."""
+    fields, element = fields_of(kind), element_of(kind)
+    if not nested or (fields is None and element is None):
+        yield kind
+        return
+    for one in [part for _, part in fields] if fields is not None else [element]:
+        yield from _plain(one, nested=True)
 
 
 def _checked(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
