@@ -143,7 +143,7 @@ SALE = {
     "id": 1,
     "at": {"x": 1.0, "y": 2.0},
     "prices": [{"amount": 3, "currency": "EUR"}],
-    "by_day": [("mo", {"x": 0.0, "y": 0.0})],
+    "by_day": {"mo": {"x": 0.0, "y": 0.0}},
 }
 
 
