@@ -161,7 +161,7 @@ class Project(OfOne):
 
 
 def with_columns(relation: Relation, new: Mapping[str, Expr]) -> Relation:
-    """The rows with these columns behind their own."""
+    """The rows with their own columns, then these."""
     if not new:
         return relation
     return Project(relation, {**{name: column(name, kind) for name, kind in relation.columns.items()}, **new})

@@ -70,7 +70,7 @@ _ASCII = ("US-ASCII", "ISO-8859-1")
 
 
 def _in_charset(function: str, x: Expressions, arguments: list[Expr]) -> str:
-    """In UTF-8, or in a charset that writes these letters alike. Other bytes than UTF-8's end the fragment."""
+    """In UTF-8, or in a charset that writes these letters alike. Bytes that are not UTF-8 end the fragment."""
     value, charset = arguments[:2]
     if charset.cls == "Literal":
         name = str(charset["value"]).upper()

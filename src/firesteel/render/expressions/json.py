@@ -33,7 +33,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _LENIENT = r"(?i),\s*[\]}]|nan|inf"
 """What the engine's reader takes and Spark's does not, outside of strings."""
 _NO_JSON = r"^[ \t\r\n]*([A-HJ-MO-Za-eg-mo-su-z]|\{[ \t\r\n]*[A-Za-z])"
-"""How only texts begin that no reader takes: with letters that are not of ``true``, ``NaN`` and their kind, or with a bare name."""
+"""A text that begins so is refused by every reader: with a letter that begins none of ``true``, ``NaN`` and their kind, or with a name without quotes."""
 _LEAST = 1000
 """Bytes of a text that cannot be too deep for Spark, or have too long a number."""
 _WHOLE = r"-?[1-9][0-9]{0,17}|0"
@@ -50,7 +50,7 @@ def _plain(t: str) -> str:
 
 
 def _read(text: str, value: Callable[[str], str], kind: Any, broken: str = "NULL") -> str:
-    """``value`` of a text that is JSON; null of none, and of an empty one. ``broken``: of a text that is none to any reader."""
+    """``value``: of a text that is JSON. Null and an empty text give null. ``broken``: of a text that every reader refuses."""
     other, no_json = left_to_spark("this JSON", kind), literal(_NO_JSON, "string")
     return once(
         text,

@@ -293,7 +293,7 @@ def _codes(function: Expr, x: Expressions, where: str, over: str = "") -> str:
 
 
 def listed(node: Expr, x: Expressions, where: str, over: str) -> str:
-    """The texts of a group, one behind another. Rows that are equal in the order and have several texts are left to Spark."""
+    """The texts of a group, joined. Rows that are equal in the order and have several texts are left to Spark."""
     function = node["aggregateFunction"]
     child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
     if not is_text(child.type) or delimiter.cls != "Literal":

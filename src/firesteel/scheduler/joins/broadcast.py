@@ -14,8 +14,11 @@ UNKNOWN_MEMORY = 256 << 20
 
 
 def decide_join(sizes: JoinSizes) -> tuple[str, str]:
-    """The result, "broadcast left", "broadcast right" or "hash", and the rule. ``hint``: as the user wants; ``next step``: nothing is saved; ``memory``: the build side cannot be held; else what is waited for against
-    what is saved."""
+    """Returns the result ("broadcast left", "broadcast right" or "hash") and its rule.
+
+    ``hint``: the user asked for it. ``next step``: a broadcast saves no exchange. ``memory``: a task cannot hold the build side.
+    ``bytes``: what tasks wait for was compared with the exchange that a broadcast saves.
+    """
     broadcast = f"broadcast {sizes.build}"
     if sizes.hint:
         return broadcast, "hint"

@@ -269,7 +269,7 @@ class JoinSizes(Facts, frozen=True):
     build_bytes: int
     build_rows: int
     probe_bytes: int
-    """Estimated: what the probe side's producer will read; 0: nobody knows."""
+    """Estimated: what the probe side's producer will read; 0: not known."""
     readers: int
     """Tasks that would run at once, as far as can be said now: all of them wait until the build side is read, those that follow do not."""
     memory: int
@@ -281,7 +281,7 @@ class JoinSizes(Facts, frozen=True):
     read_bytes: int = 0
     """Estimated: what the tasks that would join read of the probe side."""
     slots: int = 0
-    """For these tasks; 0: nobody knows."""
+    """For these tasks; 0: not known."""
     exchanged_again: bool = False
     """A step by the same key follows, which reads all that comes out: it would need an exchange of that, in place of the probe side's."""
 

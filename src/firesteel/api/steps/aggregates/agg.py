@@ -56,7 +56,7 @@ class AggregateCall:
     """The result has Spark's type, and Spark's name where the user gives none: this text, with the names of these columns put in. None: it is an aggregate of our own."""
 
     def __repr__(self) -> str:
-        """As its user has written it, about."""
+        """The call, without its filter and its name."""
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
     @property
