@@ -56,11 +56,7 @@ def dictionary() -> str:
     for theirs, ours, elsewhere in (
         (DataFrame, firesteel.DataStream, told.ELSEWHERE),
         (GroupedData, firesteel.KeyedStream, keyed),
-        (
-            Column,
-            firesteel.functions.Column,
-            {"over": 'Write it behind an aggregate or a function of windows: F.sum("n").over(...).'},
-        ),
+        (Column, firesteel.functions.Column, told.ELSEWHERE_COLUMN),
         (SparkSession, firesteel.ExecutionEnvironment, told.ELSEWHERE_ENVIRONMENT),
         (functions, firesteel.functions, {}),
     ):

@@ -14,10 +14,9 @@ from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options, parse_size
-from firesteel.report.decisions import reason_of
+from firesteel.report.decisions import reason_of_plan
 from firesteel.scheduler.inputs import DirectInputs
 from firesteel.scheduler.kernel.commands import InputRanges
-from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import ConsumedResult
 from firesteel.scheduler.parallelism.asked import bounds_asked, unknown
 from firesteel.scheduler.parallelism.vertex_decider import Decider
@@ -132,7 +131,7 @@ def decide_request(request: Any, defaults: Options | None = None) -> Decided:
     given: Sequence[Any] = fields["inputs"]
     results = _joined([_input(i, one) for i, one in enumerate(given)], fields.get("join"))
     plan = Decider(defaults, DirectInputs()).decide(results, bounds, "a request")
-    reason = reason_of(Decision(at=0.0, what="parallelism", **plan.decision))
+    reason = reason_of_plan(plan.decision)
     return Decided(plan.parallelism, plan.rule, plan.bounds, reason, plan.input_bytes, plan.ranges)
 
 

@@ -62,6 +62,7 @@ ELSEWHERE_KEYED = {
     "transformWithState": "A running stream is firesteel.streaming's; here are batch jobs.",
 }
 
+ELSEWHERE_COLUMN = {"over": 'Write F.sum("n").over(...), or a function of windows: F.rank().over(...).'}
 
 ELSEWHERE_ENVIRONMENT = {
     "read": "Write read_parquet(path), read_csv(path), read_json(path) or read_text(path), or read_with_spark(format, path).",

@@ -80,7 +80,7 @@ def grouped(kind: Any, maps: bool = False) -> Any:
         return checked_inside(kind)
     if arrows(kind) is not None or (entry_of(kind) is not None and not maps):
         raise Unsupported(f"groups by the type {said(kind)} are not taken over")
-    if any(grouped(part, maps) in FLOATS for _, part in _parts(kind)):
+    if any(grouped(part, maps) in FLOATS for _, part in parts_of(kind)):
         raise Unsupported(f"groups by the type {said(kind)} of floating-point numbers are not taken over")
     return kind
 
@@ -110,7 +110,7 @@ def carried(kind: Any) -> Any:
     if not isinstance(kind, dict):
         return checked_inside(kind)
     if arrows(kind) is None:
-        for _, part in _parts(kind):
+        for _, part in parts_of(kind):
             carried(part)
     return kind
 
@@ -122,7 +122,7 @@ def element_of(kind: Any) -> Any:
 
 def fields_of(kind: Any) -> list[tuple[str, Any]] | None:
     """(name, type) of each field of a struct; None for other types."""
-    return _parts(kind) if isinstance(kind, dict) and kind.get("type") == "struct" else None
+    return parts_of(kind) if isinstance(kind, dict) and kind.get("type") == "struct" else None
 
 
 def entry_of(kind: Any) -> tuple[Any, Any] | None:
@@ -163,7 +163,7 @@ def arrows(kind: Any) -> pa.DataType | None:
     return kind["arrow"] if isinstance(kind, dict) and kind.get("type") == "arrow" else None
 
 
-def _parts(kind: dict[str, Any]) -> list[tuple[str, Any]]:
+def parts_of(kind: dict[str, Any]) -> list[tuple[str, Any]]:
     """The types inside of a nested one, by name. Raises Unsupported."""
     found = {
         "array": lambda: [("element", kind["elementType"])],
@@ -198,7 +198,7 @@ def engine_type(kind: Any) -> str:
         if other not in _MORE:
             raise Unsupported(f"the type {said(kind)} has no name in the engine")
         return _MORE[other]
-    parts = [(name, engine_type(part)) for name, part in _parts(kind)]
+    parts = [(name, engine_type(part)) for name, part in parts_of(kind)]
     if kind["type"] == "array":
         return f"{parts[0][1]}[]"
     if kind["type"] == "map":
@@ -214,7 +214,7 @@ def arrow_type(kind: Any) -> pa.DataType:
         return pa.decimal128(*found) if found else _ARROW[kind]
     if (other := arrows(kind)) is not None:
         return other
-    parts = [(name, arrow_type(part)) for name, part in _parts(kind)]
+    parts = [(name, arrow_type(part)) for name, part in parts_of(kind)]
     if kind["type"] == "array":
         return pa.list_(pa.field(*parts[0]))
     if kind["type"] == "map":

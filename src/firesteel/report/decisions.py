@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from math import prod
 from operator import or_
@@ -47,8 +48,6 @@ _GIVEN = {
     "global": "as a global input is never split",
     "as before the resume": "as before the resume",
 }
-
-
 _KINDS: Any = reduce(or_, d.Facts.__subclasses__(), ForWorker | ForRoom)
 
 
@@ -66,6 +65,11 @@ def reason_of(decision: Decision, *, named: bool = True) -> str:
     except msgspec.ValidationError:  # its reason is a sentence; or it is of a later format
         return decision.reason
     return _sentence(facts, f" of '{decision.name}'" if named else "", decision)
+
+
+def reason_of_plan(fields: Mapping[str, Any]) -> str:
+    """Of a parallelism that was decided and not recorded: ``Plan.decision``."""
+    return reason_of(Decision(at=0.0, what="parallelism", **fields))
 
 
 def _sentence(facts: Any, of: str, decision: Decision) -> str:  # noqa: PLR0912, PLR0915 - one for each kind

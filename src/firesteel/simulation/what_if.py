@@ -22,7 +22,7 @@ from firesteel.options import (
     MIN_PARALLELISM,
     Options,
 )
-from firesteel.report.decisions import reason_of
+from firesteel.report.decisions import reason_of, reason_of_plan
 from firesteel.report.explain import find_vertex, labelled
 from firesteel.report.fold import JobHistory
 from firesteel.scheduler.joins.replay import JoinOptions, Redecided, Replay, replay_joins
@@ -115,8 +115,7 @@ def _compared(decision: Decision, values: Mapping[str, Any], replay: Replay) -> 
 
 
 def _outcome(plan: VertexPlan) -> Outcome:
-    reason = reason_of(Decision(at=0.0, what="parallelism", **plan.decision))
-    return Outcome(plan.parallelism, plan.rule, plan.bounds, reason, _share_of(plan))
+    return Outcome(plan.parallelism, plan.rule, plan.bounds, reason_of_plan(plan.decision), _share_of(plan))
 
 
 def _share_of(plan: VertexPlan) -> tuple[int, int, int] | None:

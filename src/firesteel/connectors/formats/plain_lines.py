@@ -103,8 +103,11 @@ def plain_values(array: pa.Array, to: pa.DataType) -> pa.Array:
     """Texts as values of a type, if all are in its plain form; values of other types cast, if that changes none. Raises what ``not_plain``
     gives, and ArrowException."""
     if pa.types.is_nested(to):
-        inside = [plain_values(one, field.type) for one, field in zip(_parts(array), _fields(to), strict=True)]
-        return _with_parts(array, to, inside)
+        fields = list(to) if pa.types.is_struct(to) else [to.value_field]
+        inside = [plain_values(one, field.type) for one, field in zip(_parts(array), fields, strict=True)]
+        if pa.types.is_struct(to):
+            return pa.StructArray.from_arrays(inside, fields=fields, mask=array.is_null())
+        return pa.ListArray.from_arrays(array.offsets, inside[0], type=to, mask=array.is_null())
     if not pa.types.is_string(array.type) or pa.types.is_string(to):
         return array if array.type == to else array.cast(to)
     pattern = _pattern(to)
@@ -119,21 +122,9 @@ def plain_values(array: pa.Array, to: pa.DataType) -> pa.Array:
     return values
 
 
-def _fields(kind: pa.DataType) -> list[pa.Field]:
-    """Of a struct; the one of a list."""
-    return list(kind) if pa.types.is_struct(kind) else [kind.value_field]
-
-
 def _parts(array: Any) -> list[pa.Array]:
+    """The values of a struct's fields, or those in lists."""
     return array.flatten() if pa.types.is_struct(array.type) else [array.values]
-
-
-def _with_parts(array: Any, to: pa.DataType, inside: list[pa.Array]) -> pa.Array:
-    """The same structs or lists of these values."""
-    nulls = array.is_null()
-    if pa.types.is_struct(to):
-        return pa.StructArray.from_arrays(inside, fields=list(to), mask=nulls)
-    return pa.ListArray.from_arrays(array.offsets, inside[0], type=to, mask=nulls)
 
 
 def _pattern(to: pa.DataType) -> str:

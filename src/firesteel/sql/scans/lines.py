@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from firesteel.connectors.files.reading.source import FileSource, Listed
 from firesteel.connectors.formats.plain_lines import PlainCsv, PlainJson, PlainText
 from firesteel.plan.expr import Unsupported
-from firesteel.plan.types import arrow_type, decimal_of, element_of, fields_of, said
+from firesteel.plan.types import arrow_type, decimal_of, element_of, fields_of, parts_of, said
 from firesteel.sql.scans.columns import Columns
 
 FORMATS = ("CSVFileFormat", "JsonFileFormat", "TextFileFormat")
@@ -47,7 +47,8 @@ def maker(
     """Makes the source. ``names``: of all columns of the files; ``setting``: of the session. Raises Unsupported, as it does itself."""
     given = _checked(options, _CSV if kind == "CSVFileFormat" else set())
     also = {"CSVFileFormat": {"float", "double"}, "JsonFileFormat": {"double"}}.get(kind, set())
-    for inside in (one for column in columns.data for one in _plain(column.kind, nested=kind == "JsonFileFormat")):
+    of_column: Callable[[Any], Iterable[Any]] = _inside if kind == "JsonFileFormat" else lambda one: (one,)
+    for inside in (one for column in columns.data for one in of_column(column.kind)):
         if str(inside) not in _KINDS | also and not (kind == "CSVFileFormat" and decimal_of(inside)):
             raise Unsupported(f"{said(inside)} in text files is read by Spark")
         if inside == "timestamp" and setting("spark.sql.session.timeZone") not in _UTC:
@@ -72,14 +73,13 @@ def maker(
     return made
 
 
-def _plain(kind: Any, *, nested: bool) -> Iterator[Any]:
-    """The type itself, or, where it may be nested, those that it is made of."""
-    fields, element = fields_of(kind), element_of(kind)
-    if not nested or (fields is None and element is None):
+def _inside(kind: Any) -> Iterator[Any]:
+    """The types that a struct or an array is made of; another type itself."""
+    if fields_of(kind) is None and element_of(kind) is None:
         yield kind
         return
-    for one in [part for _, part in fields] if fields is not None else [element]:
-        yield from _plain(one, nested=True)
+    for _, part in parts_of(kind):
+        yield from _inside(part)
 
 
 def _checked(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
